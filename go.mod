@@ -1,0 +1,3 @@
+module github.com/orbit-run/orbit
+
+go 1.26
