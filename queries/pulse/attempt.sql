@@ -1,0 +1,127 @@
+-- name: InsertAttempt :exec
+-- The unique generation is the second guard of the licence: two offers of one generation cannot both commit.
+INSERT INTO pulse_attempts
+  (namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats,
+   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, end_code, end_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'offered', 1, 0, ?, ?, ?, ?, ?, '', '');
+
+-- name: GetAttempt :one
+SELECT * FROM pulse_attempts WHERE namespace_id = ? AND id = ?;
+
+-- name: ListAttemptsByID :many
+-- Plain: answers repeats and tells losers why.
+SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
+
+-- name: LockAttempts :many
+-- By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone.
+SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) ORDER BY id FOR UPDATE SKIP LOCKED;
+
+-- name: LockAttempt :one
+-- The single lane: waits for the row.
+SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) FOR UPDATE;
+
+-- name: FindLiveAttempt :one
+-- Plain, by the unique generation: the candidate of a cancel or a deadline, which then locks it by primary key.
+SELECT id FROM pulse_attempts
+WHERE namespace_id = sqlc.arg(namespace_id) AND task_id = sqlc.arg(task_id) AND generation = sqlc.arg(generation) AND lease_until IS NOT NULL;
+
+-- name: StartAttempts :execrows
+-- offered → running; the rows are held, so that all must change.
+UPDATE pulse_attempts SET state = 'running', version = version + 1, started_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), lease_ms = sqlc.arg(lease_ms), lease_until = sqlc.arg(lease_until)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND state = 'offered';
+
+-- name: BeatAttempts :execrows
+-- running → running with a new lease. Lease ends are not compared: only recovery's swap ends a lease.
+UPDATE pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(sqlc.arg(now_at) AS DATETIME(6)))
+WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND state = 'running';
+
+-- name: SetProgress :execrows
+UPDATE pulse_attempts SET heartbeats = heartbeats + 1, progress = sqlc.arg(progress)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND state = 'running';
+
+-- name: RequestCancel :execrows
+-- running → running, cancellation asked for; the worker learns at its next heartbeat.
+UPDATE pulse_attempts SET version = version + 1, cancel_requested_at = CAST(sqlc.arg(now_at) AS DATETIME(6))
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND version = sqlc.arg(version) AND state = 'running' AND cancel_requested_at IS NULL;
+
+-- name: EndAttempts :execrows
+-- offered or running → an ended state; the rows are held, so that all must change.
+UPDATE pulse_attempts SET state = sqlc.arg(state), version = version + 1, lease_until = NULL, live_instance_id = NULL, live_queue_id = NULL,
+  ended_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), end_code = sqlc.arg(end_code), end_message = sqlc.arg(end_message)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND lease_until IS NOT NULL;
+
+-- name: ListClaimAttempts :many
+-- Walks ix_pulse_attempts_instance.
+SELECT id, state FROM pulse_attempts
+WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(instance_id) AND claim_seq = sqlc.arg(claim_seq);
+
+-- name: ListInstanceAttempts :many
+-- Walks ix_pulse_attempts_instance.
+SELECT id FROM pulse_attempts
+WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(instance_id) LIMIT ?;
+
+-- name: DueLeases :many
+-- Walks ix_pulse_attempts_lease, which leads with the end of the lease.
+SELECT namespace_id, id, lease_ms FROM pulse_attempts
+WHERE lease_until <= CAST(sqlc.arg(now_at) AS DATETIME(6)) ORDER BY lease_until LIMIT ?;
+
+-- name: ListTaskAttempts :many
+-- Walks uq_pulse_attempts_generation, newest first.
+SELECT * FROM pulse_attempts
+WHERE namespace_id = sqlc.arg(namespace_id) AND task_id = sqlc.arg(task_id) AND generation < sqlc.arg(before_generation)
+ORDER BY generation DESC LIMIT ?;
+
+-- name: GetTaskResult :one
+-- The receipt of a generation.
+SELECT c.outcome, c.result FROM pulse_attempts a
+JOIN pulse_attempt_receipts c ON c.namespace_id = a.namespace_id AND c.attempt_id = a.id
+WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.task_id = sqlc.arg(task_id) AND a.generation = sqlc.arg(generation);
+
+-- name: InsertReceipt :exec
+INSERT INTO pulse_attempt_receipts (namespace_id, attempt_id, digest, outcome, result, error_code, error_message, reply, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: GetReceipt :one
+SELECT * FROM pulse_attempt_receipts WHERE namespace_id = ? AND attempt_id = ?;
+
+-- name: ListReceipts :many
+SELECT attempt_id, digest, reply FROM pulse_attempt_receipts
+WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
+
+-- name: InsertEvidence :exec
+-- The same submission is kept once, however often it comes.
+INSERT INTO pulse_attempt_evidence (namespace_id, id, attempt_id, digest, reason, outcome, result, error_code, error_message, created_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON DUPLICATE KEY UPDATE digest = VALUES(digest);
+
+-- name: FindEvidence :one
+SELECT id FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id = ? AND digest = ?;
+
+-- name: GetEvidence :one
+SELECT * FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND attempt_id = sqlc.arg(attempt_id);
+
+-- name: GetEvidenceByID :one
+SELECT * FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id);
+
+-- name: ListEvidence :many
+-- Walks ix_pulse_attempt_evidence_page, oldest first.
+SELECT id, reason, outcome, error_code, error_message, created_at FROM pulse_attempt_evidence
+WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id = sqlc.arg(attempt_id)
+  AND created_at >= sqlc.arg(after_at) AND (created_at > sqlc.arg(after_at) OR id > sqlc.arg(after_id))
+ORDER BY created_at, id LIMIT ?;
+
+-- name: CountEvidence :one
+SELECT COUNT(*) FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id = ?;
+
+-- name: ListAttemptIDs :many
+-- Walks uq_pulse_attempts_generation.
+SELECT id FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND task_id IN (sqlc.slice(task_ids));
+
+-- name: DeleteEvidence :execrows
+DELETE FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
+
+-- name: DeleteReceipts :execrows
+DELETE FROM pulse_attempt_receipts WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
+
+-- name: DeleteAttempts :execrows
+DELETE FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND lease_until IS NULL;

@@ -1,0 +1,95 @@
+-- name: LockSession :one
+-- Exclusive: an opening, a close and an abandoned claim wait for every call of the incarnation, and the other way round.
+SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND worker_name = ? FOR UPDATE;
+
+-- name: GetSession :one
+SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ?;
+
+-- name: LockSessionByID :one
+SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ? FOR UPDATE;
+
+-- name: InsertSession :exec
+INSERT INTO pulse_worker_sessions (namespace_id, id, worker_name, actor_id, epoch, instance_id, created_at, updated_at)
+VALUES (?, ?, ?, ?, 1, ?, ?, ?);
+
+-- name: AdvanceSession :execrows
+-- epoch → epoch + 1: everything of the older incarnation is fenced from the commit on.
+UPDATE pulse_worker_sessions SET epoch = epoch + 1, instance_id = sqlc.arg(instance_id), updated_at = sqlc.arg(now_at)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch);
+
+-- name: InsertInstance :exec
+INSERT INTO pulse_worker_instances
+  (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, abandoned_claim, heartbeats, heartbeat_at, opened_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'live', 0, 0, ?, ?);
+
+-- name: GetInstance :one
+SELECT * FROM pulse_worker_instances WHERE namespace_id = ? AND id = ?;
+
+-- name: ShareFence :one
+-- The fence of start, finish, release and claim: shares the session head, so that no newer incarnation can open before the commit.
+SELECT s.epoch AS current_epoch, s.actor_id, i.session_id, i.epoch, i.state, i.abandoned_claim, i.queues
+FROM pulse_worker_sessions s STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = s.namespace_id AND i.session_id = s.id
+WHERE s.namespace_id = sqlc.arg(namespace_id) AND i.id = sqlc.arg(instance_id) AND s.id = sqlc.arg(session_id)
+FOR SHARE OF s;
+
+-- name: SupersedeInstance :execrows
+-- live or expired → superseded, and due for the sweep of its attempts.
+UPDATE pulse_worker_instances SET state = 'superseded', ended_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), sweep_due_at = CAST(sqlc.arg(now_at) AS DATETIME(6))
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND state IN ('live', 'expired');
+
+-- name: CloseInstance :execrows
+-- live or expired → closed, and due for the sweep of its attempts.
+UPDATE pulse_worker_instances SET state = 'closed', ended_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), sweep_due_at = CAST(sqlc.arg(now_at) AS DATETIME(6))
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
+
+-- name: BeatInstance :execrows
+-- live or expired → live. The session head is shared before: a superseded incarnation never gets here.
+UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, heartbeat_at = sqlc.arg(now_at)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
+
+-- name: AbandonClaims :execrows
+-- Claims up to claim_seq are refused from the commit on, those still under way included: the caller holds the session head exclusively.
+UPDATE pulse_worker_instances SET abandoned_claim = sqlc.arg(claim_seq)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND abandoned_claim < sqlc.arg(claim_seq);
+
+-- name: ListInstances :many
+-- Walks the primary key, newest first.
+SELECT i.*, s.worker_name FROM pulse_worker_instances i
+JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id < sqlc.arg(before_id)
+ORDER BY i.id DESC LIMIT ?;
+
+-- name: CountInstanceAttempts :many
+-- Walks ix_pulse_attempts_instance, which holds live attempts only.
+SELECT live_instance_id, COUNT(*) AS attempts FROM pulse_attempts
+WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id IN (sqlc.slice(instance_ids))
+GROUP BY live_instance_id;
+
+-- name: DueSilentInstances :many
+-- Walks ix_pulse_worker_instances_silent.
+SELECT namespace_id, id FROM pulse_worker_instances
+WHERE state = 'live' AND heartbeat_at < sqlc.arg(silent_since) ORDER BY heartbeat_at LIMIT ?;
+
+-- name: ExpireInstance :execrows
+-- live → expired; a heartbeat brings it back while its epoch is current.
+UPDATE pulse_worker_instances SET state = 'expired'
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND state = 'live' AND heartbeat_at < sqlc.arg(silent_since);
+
+-- name: DueSweeps :many
+-- Walks ix_pulse_worker_instances_sweep.
+SELECT namespace_id, id FROM pulse_worker_instances
+WHERE sweep_due_at <= CAST(sqlc.arg(now_at) AS DATETIME(6)) ORDER BY sweep_due_at LIMIT ?;
+
+-- name: SweepDone :execrows
+UPDATE pulse_worker_instances SET sweep_due_at = NULL
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND sweep_due_at IS NOT NULL;
+
+-- name: DueEndedInstances :many
+-- Walks ix_pulse_worker_instances_silent. Ended incarnations without attempts may be forgotten.
+SELECT namespace_id, id FROM pulse_worker_instances
+WHERE state = sqlc.arg(state) AND heartbeat_at < sqlc.arg(before_at) ORDER BY heartbeat_at LIMIT ?;
+
+-- name: DeleteInstance :execrows
+-- Never one that still owes a sweep.
+DELETE FROM pulse_worker_instances
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND state IN ('superseded', 'closed') AND sweep_due_at IS NULL;
