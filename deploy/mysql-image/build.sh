@@ -1,0 +1,44 @@
+#!/bin/bash
+# Builds a Docker image of MySQL from Debian's packages, for machines that reach a Debian mirror and no registry of
+# images. It behaves as the official image does (see entrypoint.sh). Usage: build.sh TAG
+set -euo pipefail
+cd "$(dirname "$0")"
+
+tag=${1:?usage: build.sh TAG}
+suite=sid # the one Debian suite that carries mysql-server-core
+
+# mirror: the machine's own Debian mirror, from apt's configuration.
+mirror() {
+	apt-get indextargets --format '$(ORIGIN) $(LABEL) $(REPO_URI)' 'Created-By: Packages' |
+		awk '$1 == "Debian" && $2 == "Debian" { print $3; exit }'
+}
+
+../setup/packages.sh mmdebstrap
+source_uri=$(mirror)
+source_uri=${source_uri:-http://deb.debian.org/debian}
+
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+# The proxies and date checks that this machine's apt uses hold for the other suite too.
+apt-config dump Acquire | grep -E '^Acquire::(https?::|Check-Valid-Until|Check-Date)' >"$work/apt.conf" || true
+
+echo "building $tag from the packages of Debian $suite: about a minute" >&2
+mmdebstrap --quiet --variant=minbase --include=mysql-server-core,mysql-client-core,mysql-common \
+	--aptopt="$work/apt.conf" \
+	--dpkgopt='path-exclude=/usr/share/doc/*' --dpkgopt='path-exclude=/usr/share/man/*' \
+	--dpkgopt='path-exclude=/usr/share/locale/*' \
+	--customize-hook='chroot "$1" useradd --system --user-group --home-dir /var/lib/mysql --shell /usr/sbin/nologin mysql' \
+	--customize-hook='mkdir -p "$1/docker-entrypoint-initdb.d"' \
+	--customize-hook='chroot "$1" install -d -o mysql -g mysql /var/lib/mysql /var/lib/mysql-files /opt/mysql-template' \
+	--customize-hook='copy-in docker.cnf /etc/mysql/conf.d' \
+	--customize-hook='chroot "$1" mysqld --no-defaults --initialize-insecure --user=mysql --datadir=/opt/mysql-template --log-error-verbosity=1' \
+	--customize-hook='rm "$1/opt/mysql-template/auto.cnf"' \
+	--customize-hook='upload entrypoint.sh /usr/local/bin/docker-entrypoint.sh' \
+	--customize-hook='chmod 755 "$1/usr/local/bin/docker-entrypoint.sh"' \
+	"$suite" - "$source_uri" |
+	docker import \
+		--change 'ENTRYPOINT ["docker-entrypoint.sh"]' \
+		--change 'CMD ["mysqld"]' \
+		--change 'EXPOSE 3306' \
+		--change 'VOLUME /var/lib/mysql' \
+		- "$tag" >&2
