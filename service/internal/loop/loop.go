@@ -1,0 +1,78 @@
+// Package loop runs the service's background passes. A pass is a plain function that tests call by itself; the loop only
+// adds pace, jitter and a guard.
+package loop
+
+import (
+	"context"
+	"log/slog"
+	"math/rand/v2"
+	"sync"
+	"time"
+)
+
+// Loop is a named pass with its pace. Any number of replicas run the same loops without a leader: a pass takes each item by
+// compare-and-swap and skips what it loses.
+type Loop struct {
+	Name     string
+	Interval time.Duration
+	// Pass does one bounded round and answers how many items it moved. A full round is followed by the next at once.
+	Pass func(ctx context.Context) (moved int, err error)
+	// Full is the number of moved items at which more is likely to be waiting; 0 means never.
+	Full int
+	// Wake, where it is set, starts a pass before its interval is over.
+	Wake <-chan struct{}
+}
+
+// Observer is told about each pass.
+type Observer func(name string, moved int, took time.Duration, err error)
+
+// Run runs all loops until ctx ends, and returns when each has finished its pass. A pass that fails or panics is reported and tried
+// again after its interval; it never ends its loop.
+func Run(ctx context.Context, loops []Loop, log *slog.Logger, observe Observer) {
+	var wg sync.WaitGroup
+	for _, l := range loops {
+		wg.Go(func() { l.run(ctx, log, observe) })
+	}
+	wg.Wait()
+}
+
+func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
+	timer := time.NewTimer(l.jittered())
+	defer timer.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-timer.C:
+		case <-l.Wake:
+		}
+		moved := l.once(ctx, log, observe)
+		if l.Full > 0 && moved >= l.Full {
+			timer.Reset(0)
+			continue
+		}
+		timer.Reset(l.jittered())
+	}
+}
+
+func (l Loop) once(ctx context.Context, log *slog.Logger, observe Observer) (moved int) {
+	begin := time.Now()
+	var err error
+	defer func() {
+		if p := recover(); p != nil {
+			log.Error("loop panicked", "loop", l.Name, "panic", p)
+		}
+		if observe != nil {
+			observe(l.Name, moved, time.Since(begin), err)
+		}
+	}()
+	moved, err = l.Pass(ctx)
+	if err != nil && ctx.Err() == nil {
+		log.Warn("loop pass failed", "loop", l.Name, "error", err)
+	}
+	return moved
+}
+
+func (l Loop) jittered() time.Duration {
+	return l.Interval - l.Interval/10 + time.Duration(rand.Int64N(int64(l.Interval)/5+1))
+}

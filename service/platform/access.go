@@ -1,0 +1,4 @@
+package platform
+
+// access is what this replica remembers about credentials for a moment.
+type access struct{}
