@@ -1,6 +1,8 @@
 #!/bin/bash
 # Builds a Docker image of MySQL from Debian's packages, for machines that reach a Debian mirror and no registry of
 # images. It behaves as the official image does (see entrypoint.sh). Usage: build.sh TAG
+
+# shellcheck disable=SC2016 # the quoted $ are for apt-get and for the shells that mmdebstrap starts
 set -euo pipefail
 cd "$(dirname "$0")"
 

@@ -28,6 +28,7 @@ literal() {
 }
 
 identifier() {
+	# shellcheck disable=SC2016 # these backticks are SQL
 	printf '`%s`' "${1//\`/\`\`}"
 }
 
