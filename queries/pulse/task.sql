@@ -46,9 +46,14 @@ SELECT priority, rank_us, task_id FROM pulse_ready
 WHERE namespace_id = sqlc.arg(namespace_id) AND queue_id = sqlc.arg(queue_id)
 ORDER BY priority, rank_us, task_id LIMIT ? FOR UPDATE SKIP LOCKED;
 
--- name: ListTasks :many
--- The rows as the holder of their licences sees them; payloads included.
-SELECT * FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
+-- name: ListTasksToOffer :many
+-- The rows as the holder of their licences sees them; a payload past the bound is left for ListPayloads.
+SELECT id, type, CASE WHEN LENGTH(payload) <= CAST(sqlc.arg(inline_bytes) AS SIGNED) THEN payload ELSE '' END AS inline_payload, CAST(LENGTH(payload) AS SIGNED) AS payload_bytes,
+  payload_version, run_at, deadline_at, attempts_used, generation, trace_parent, trace_state
+FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
+
+-- name: ListPayloads :many
+SELECT id, payload FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
 
 -- name: ListTaskHeads :many
 -- As ListTasks, without the payload.
@@ -75,9 +80,10 @@ UPDATE pulse_tasks SET
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision = sqlc.arg(revision) AND state IN ('open', 'review');
 
 -- name: RequeueTask :execrows
--- open → open, at the end of a live attempt: back to a working row, its generation spent.
+-- open → open, at the end of a live attempt: back to a working row, its generation spent. Without a failure the last one stays.
 UPDATE pulse_tasks SET
-  run_at = sqlc.arg(run_at), rank_us = sqlc.arg(rank_us), failure_code = sqlc.arg(failure_code), failure_message = sqlc.arg(failure_message),
+  run_at = sqlc.arg(run_at), rank_us = sqlc.arg(rank_us),
+  failure_code = COALESCE(sqlc.narg(failure_code), failure_code), failure_message = COALESCE(sqlc.narg(failure_message), failure_message),
   generation = generation + 1, attempts_used = sqlc.arg(attempts_used), idle_offers = sqlc.arg(idle_offers),
   revision = revision + 1, updated_at = sqlc.arg(now_at)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision = sqlc.arg(revision) AND state = 'open';
@@ -102,7 +108,7 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision =
 -- A task with where it is, in one statement and so from one snapshot: its working row by full key, or its live attempt.
 SELECT sqlc.embed(t),
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
 FROM pulse_tasks t
 LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
@@ -115,7 +121,7 @@ WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id = sqlc.arg(id);
 SELECT t.id, t.queue_id, t.type, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation,
   t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
 FROM pulse_tasks t
 LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
