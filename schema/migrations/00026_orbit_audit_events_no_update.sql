@@ -1,0 +1,6 @@
+-- +goose NO TRANSACTION
+-- +goose Up
+-- +goose StatementBegin
+CREATE TRIGGER orbit_audit_events_no_update BEFORE UPDATE ON orbit_audit_events FOR EACH ROW
+  SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'orbit_audit_events is history: rows are never updated';
+-- +goose StatementEnd
