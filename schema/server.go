@@ -108,7 +108,9 @@ var settings = []setting{
 	{"transaction_isolation", "READ-COMMITTED", "the locking of every transaction is built on it", refuse, equals("READ-COMMITTED")},
 	{"autocommit", "1", "single statements would never commit", refuse, equals("1")},
 	{"binlog_format", "ROW, where there is a binary log", "READ COMMITTED cannot be replicated by statement", refuse,
-		func(value string, all map[string]string) bool { return all["log_bin"] != "1" || value == "" || value == "ROW" }},
+		func(value string, all map[string]string) bool {
+			return all["log_bin"] != "1" || value == "" || value == "ROW"
+		}},
 	{"max_allowed_packet", fmt.Sprintf("at least %d", MinPacket), "the largest accepted body (9 MiB) must fit a statement after escaping", refuse,
 		func(value string, _ map[string]string) bool {
 			bytes, err := strconv.ParseInt(value, 10, 64)
