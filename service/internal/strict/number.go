@@ -30,6 +30,10 @@ func (s *scanner) number() bool {
 		s.pos -= len(d.integer) - 1
 		return s.syntax("no digit after a leading zero")
 	}
+	if !s.at('.') && !s.at('e') && !s.at('E') && len(d.integer) < maxPoint && d.integer[0] != '0' {
+		s.out = d.appendInteger(s.out)
+		return true
+	}
 	if s.at('.') {
 		s.pos++
 		if d.fraction = s.digits(); len(d.fraction) == 0 {
@@ -67,8 +71,26 @@ func (s *scanner) digits() []byte {
 	return s.in[from:s.pos]
 }
 
+// appendInteger is appendTo for what most numbers are: an integer, not zero and in range.
+func (d *decimal) appendInteger(out []byte) []byte {
+	out = append(out, 'd')
+	if d.negative {
+		out = append(out, '-')
+	}
+	end := len(d.integer)
+	if d.integer[end-1] != '0' {
+		return append(append(out, d.integer...), "e0;"...)
+	}
+	for d.integer[end-1] == '0' {
+		end--
+	}
+	out = append(append(out, d.integer[:end]...), 'e')
+	out = strconv.AppendInt(out, int64(len(d.integer)-end), 10)
+	return append(out, ';')
+}
+
 // appendTo appends the encoding and reports whether the number is in range.
-func (d decimal) appendTo(out []byte) ([]byte, bool) {
+func (d *decimal) appendTo(out []byte) ([]byte, bool) {
 	out = append(out, 'd')
 	head := len(out)
 	if d.negative {
@@ -102,7 +124,7 @@ const (
 	maxDouble = "17976931348623157"
 )
 
-func (d decimal) inRange(digits []byte, written int, power power) bool {
+func (d *decimal) inRange(digits []byte, written int, power power) bool {
 	if len(d.integer) >= maxPoint && (len(d.integer) > maxPoint || string(d.integer) >= maxDigits) {
 		return false
 	}
@@ -122,7 +144,7 @@ type power struct {
 }
 
 // powerOfTen is the exponent as written, less the fraction's digits, plus the zeros cut from the end.
-func (d decimal) powerOfTen(cut int) power {
+func (d *decimal) powerOfTen(cut int) power {
 	shift := int64(cut - len(d.fraction))
 	exponent := bytes.TrimLeft(d.exponent, "0")
 	if len(exponent) > 18 {

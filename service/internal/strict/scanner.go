@@ -3,6 +3,7 @@ package strict
 import (
 	"bytes"
 	"cmp"
+	"encoding/binary"
 	"fmt"
 	"slices"
 	"unsafe"
@@ -39,7 +40,9 @@ type frame struct {
 // member is where in out a member's encoding is, and in that its name.
 type member struct {
 	from, key, keyEnd, to int
-	omit                  bool
+
+	prefix uint64 // the first eight bytes of the name, which settle most comparisons
+	omit   bool
 }
 
 const memberSize = int(unsafe.Sizeof(member{}))
@@ -167,12 +170,13 @@ func (s *scanner) name() bool {
 func (s *scanner) beginMember(from, length int) {
 	f := &s.frames[len(s.frames)-1]
 	m := member{from: from, key: len(s.out) - length, keyEnd: len(s.out)}
+	m.prefix = prefix(s.key(m))
 	if s.omit != "" && len(s.open)-s.root == 1 && string(s.key(m)) == s.omit {
 		m.omit = true
 		f.plain = false
 	}
 	if n := len(s.members); f.plain && n > f.first {
-		f.plain = bytes.Compare(s.key(s.members[n-1]), s.key(m)) < 0
+		f.plain = s.compare(s.members[n-1], m) < 0
 	}
 	f.index = len(s.members)
 	s.members = append(s.members, m)
@@ -182,6 +186,26 @@ func (s *scanner) endMember() {
 	if !s.deep() {
 		s.members[len(s.members)-1].to = len(s.out)
 	}
+}
+
+// compare orders members by the bytes of their names.
+func (s *scanner) compare(a, b member) int {
+	if c := cmp.Compare(a.prefix, b.prefix); c != 0 {
+		return c
+	}
+	return bytes.Compare(s.key(a), s.key(b))
+}
+
+// prefix orders names as their bytes do, as far as it goes: what a short name lacks counts as zeros.
+func prefix(name []byte) uint64 {
+	if len(name) >= 8 {
+		return binary.BigEndian.Uint64(name)
+	}
+	var p uint64
+	for i, c := range name {
+		p |= uint64(c) << (56 - 8*i)
+	}
+	return p
 }
 
 func (s *scanner) key(m member) []byte { return s.out[m.key:m.keyEnd] }
@@ -210,9 +234,7 @@ func (s *scanner) close() {
 func (s *scanner) closeObject(f frame) {
 	members := s.members[f.first:]
 	if !f.plain {
-		slices.SortFunc(members, func(a, b member) int {
-			return cmp.Or(bytes.Compare(s.key(a), s.key(b)), cmp.Compare(a.from, b.from))
-		})
+		s.sort(members)
 		s.findDuplicates(f.first)
 		s.sorted = s.sorted[:0]
 		for _, m := range members {
@@ -225,11 +247,25 @@ func (s *scanner) closeObject(f frame) {
 	s.members = s.members[:f.first]
 }
 
+func (s *scanner) sort(members []member) {
+	if len(members) > 16 {
+		slices.SortFunc(members, s.compare)
+		return
+	}
+	for i := 1; i < len(members); i++ {
+		m, j := members[i], i
+		for ; j > 0 && s.compare(m, members[j-1]) < 0; j-- {
+			members[j] = members[j-1]
+		}
+		members[j] = m
+	}
+}
+
 // findDuplicates tells each name once that is there more than once among the sorted members of the innermost object.
 func (s *scanner) findDuplicates(first int) {
 	told := false
 	for i := first + 1; i < len(s.members); i++ {
-		same := bytes.Equal(s.key(s.members[i-1]), s.key(s.members[i]))
+		same := s.compare(s.members[i-1], s.members[i]) == 0
 		if same && !told {
 			s.frames[len(s.frames)-1].index = i
 			s.fault(s.root, DuplicateKey, "the object has more than one member of this name")

@@ -25,8 +25,13 @@ func (s *scanner) text() (length int, ok bool) {
 }
 
 func appendTextHead(out []byte, length int) []byte {
-	out = append(out, 's')
-	out = strconv.AppendInt(out, int64(length), 10)
+	switch {
+	case length < 10:
+		return append(out, 's', '0'+byte(length), ':')
+	case length < 100:
+		return append(out, 's', '0'+byte(length/10), '0'+byte(length%10), ':')
+	}
+	out = strconv.AppendInt(append(out, 's'), int64(length), 10)
 	return append(out, ':')
 }
 
