@@ -6,6 +6,15 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, 'active', ?, 1, ?, ?);
 -- name: GetCredential :one
 SELECT * FROM orbit_credentials WHERE namespace_id = ? AND id = ?;
 
+-- name: AuthenticateCredential :one
+-- The credential and the clock that judges it, in one reading.
+SELECT sqlc.embed(c), CAST(NOW(6) AS DATETIME(6)) AS now_at
+FROM orbit_credentials c WHERE c.namespace_id = ? AND c.id = ?;
+
+-- name: HostCountCredentials :one
+-- 1 once there is any credential on this installation, whatever its state.
+SELECT COUNT(*) FROM (SELECT c.id FROM orbit_credentials c LIMIT 1) AS present;
+
 -- name: ListCredentials :many
 -- Walks the primary key, newest first; the cursor is the last id seen.
 SELECT * FROM orbit_credentials

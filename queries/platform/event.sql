@@ -8,8 +8,9 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 INSERT INTO orbit_event_spool (namespace_id, batch_id, event_count) VALUES (?, ?, ?);
 
 -- name: HostSpooledNamespaces :many
--- Namespaces with batches that wait for a position; a loose walk of the primary key.
-SELECT DISTINCT namespace_id FROM orbit_event_spool LIMIT ?;
+-- Namespaces with batches that wait for a position, in turns; a loose walk of the primary key.
+SELECT DISTINCT namespace_id FROM orbit_event_spool
+WHERE namespace_id > sqlc.arg(after_namespace) ORDER BY namespace_id LIMIT ?;
 
 -- name: LockEventHead :one
 -- One sequencer a namespace; a second one skips it.
@@ -29,6 +30,11 @@ DELETE FROM orbit_event_spool WHERE namespace_id = sqlc.arg(namespace_id) AND si
 -- name: AdvanceEventHead :execrows
 UPDATE orbit_event_heads SET next_position = sqlc.arg(new_position)
 WHERE namespace_id = sqlc.arg(namespace_id) AND next_position = sqlc.arg(next_position);
+
+-- name: HostEventHeads :many
+-- All namespaces in turns, for the passes that look at each.
+SELECT namespace_id FROM orbit_event_heads
+WHERE namespace_id > sqlc.arg(after_namespace) ORDER BY namespace_id LIMIT ?;
 
 -- name: GetEventHead :one
 SELECT next_position, trimmed_below FROM orbit_event_heads WHERE namespace_id = ?;

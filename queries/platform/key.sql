@@ -35,17 +35,24 @@ SELECT namespace_id, scope, idempotency_key, reply_id FROM orbit_idempotency_key
 WHERE state = sqlc.arg(state) AND expires_at <= sqlc.arg(due_at)
 ORDER BY expires_at LIMIT ?;
 
--- name: ExpireKey :execrows
--- done → expired, once its time is past; the tombstone refuses the key from then on.
+-- name: LookupKey :one
+-- Error 3572 means that a try holds the key; an absent key locks nothing.
+SELECT * FROM orbit_idempotency_keys
+WHERE namespace_id = ? AND scope = ? AND idempotency_key = ?
+FOR SHARE NOWAIT;
+
+-- name: ExpireKeys :execrows
+-- done → expired, once their time is past; the tombstones refuse the keys from then on.
 UPDATE orbit_idempotency_keys SET state = 'expired', reply_id = NULL
-WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key = sqlc.arg(idempotency_key)
+WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys))
   AND state = 'done' AND expires_at <= sqlc.arg(due_at);
 
--- name: DeleteKey :execrows
--- Removes a tombstone or a void whose own time is past.
+-- name: DeleteKeys :execrows
+-- Removes tombstones and voids whose own time is past.
 DELETE FROM orbit_idempotency_keys
-WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key = sqlc.arg(idempotency_key)
+WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys))
   AND state IN ('expired', 'void') AND expires_at <= sqlc.arg(due_at);
 
--- name: DeleteReply :execrows
-DELETE FROM orbit_replies WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id);
+-- name: DeleteReplies :execrows
+-- In the transaction that expires their keys.
+DELETE FROM orbit_replies WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));

@@ -11,8 +11,9 @@ ON DUPLICATE KEY UPDATE
     THEN fresh_since ELSE VALUES(renewed_at) END,
   server_uuid = VALUES(server_uuid), renewed_at = VALUES(renewed_at);
 
--- name: HostGetReplica :one
-SELECT * FROM orbit_replicas WHERE id = ?;
+-- name: HostFreshReplica :one
+-- No row if the server that answers is another than the one of the last renewal.
+SELECT fresh_since, renewed_at FROM orbit_replicas WHERE id = ? AND server_uuid = CAST(@@server_uuid AS CHAR);
 
 -- name: HostListReplicas :many
 SELECT * FROM orbit_replicas ORDER BY started_at, id;

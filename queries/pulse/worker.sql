@@ -9,27 +9,38 @@ SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ?;
 SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ? FOR UPDATE;
 
 -- name: InsertSession :exec
-INSERT INTO pulse_worker_sessions (namespace_id, id, worker_name, actor_id, epoch, instance_id, created_at, updated_at)
-VALUES (?, ?, ?, ?, 1, ?, ?, ?);
+INSERT INTO pulse_worker_sessions (namespace_id, id, worker_name, actor_id, epoch, instance_id, abandoned_claim, created_at, updated_at)
+VALUES (?, ?, ?, ?, 1, ?, 0, ?, ?);
 
 -- name: AdvanceSession :execrows
 -- epoch → epoch + 1: everything of the older incarnation is fenced from the commit on.
-UPDATE pulse_worker_sessions SET epoch = epoch + 1, instance_id = sqlc.arg(instance_id), updated_at = sqlc.arg(now_at)
+UPDATE pulse_worker_sessions SET epoch = epoch + 1, instance_id = sqlc.arg(instance_id), abandoned_claim = 0, closed_at = NULL, updated_at = sqlc.arg(now_at)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch);
+
+-- name: CloseSession :execrows
+-- The current incarnation is fenced from the commit on; a repeat changes nothing.
+UPDATE pulse_worker_sessions SET closed_at = CAST(sqlc.arg(now_at) AS DATETIME(6))
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND closed_at IS NULL;
+
+-- name: AbandonClaims :execrows
+-- Claims up to claim_seq are refused from the commit on, those still under way included: they share the row, and this waits for them or goes first.
+UPDATE pulse_worker_sessions SET abandoned_claim = sqlc.arg(claim_seq)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND abandoned_claim < sqlc.arg(claim_seq);
 
 -- name: InsertInstance :exec
 INSERT INTO pulse_worker_instances
-  (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, abandoned_claim, heartbeats, heartbeat_at, opened_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'live', 0, 0, ?, ?);
+  (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, heartbeats, heartbeat_at, opened_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'live', 0, ?, ?);
 
 -- name: GetInstance :one
 SELECT * FROM pulse_worker_instances WHERE namespace_id = ? AND id = ?;
 
 -- name: ShareFence :one
--- The fence of start, finish, release and claim: shares the session head, so that no newer incarnation can open before the commit.
-SELECT s.epoch AS current_epoch, s.actor_id, i.session_id, i.epoch, i.state, i.abandoned_claim, i.queues
-FROM pulse_worker_sessions s STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = s.namespace_id AND i.session_id = s.id
-WHERE s.namespace_id = sqlc.arg(namespace_id) AND i.id = sqlc.arg(instance_id) AND s.id = sqlc.arg(session_id)
+-- The fence of every worker call: shares the session head, so that no newer incarnation opens, none is closed and no claim is abandoned
+-- before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read.
+SELECT s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, i.queues
+FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id = sqlc.arg(instance_id)
 FOR SHARE OF s;
 
 -- name: SupersedeInstance :execrows
@@ -46,11 +57,6 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sq
 -- live or expired → live. The session head is shared before: a superseded incarnation never gets here.
 UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, heartbeat_at = sqlc.arg(now_at)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
-
--- name: AbandonClaims :execrows
--- Claims up to claim_seq are refused from the commit on, those still under way included: the caller holds the session head exclusively.
-UPDATE pulse_worker_instances SET abandoned_claim = sqlc.arg(claim_seq)
-WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND abandoned_claim < sqlc.arg(claim_seq);
 
 -- name: ListInstances :many
 -- Walks the primary key, newest first.

@@ -8,6 +8,8 @@ CREATE TABLE pulse_worker_sessions (
   actor_id     BINARY(16)   NOT NULL COMMENT 'the only actor that may open this name',
   epoch        BIGINT       NOT NULL COMMENT 'raised by each opening, from 1; older incarnations are fenced',
   instance_id  BINARY(16)   NOT NULL COMMENT 'the current incarnation',
+  abandoned_claim BIGINT    NOT NULL COMMENT 'claims of the current incarnation up to this claim_seq were given up by it and are refused',
+  closed_at    DATETIME(6)  NULL     COMMENT 'when the current incarnation was closed, UTC; null while it is open',
   created_at   DATETIME(6)  NOT NULL COMMENT 'first opening, UTC',
   updated_at   DATETIME(6)  NOT NULL COMMENT 'last opening, UTC',
   PRIMARY KEY (namespace_id, id),

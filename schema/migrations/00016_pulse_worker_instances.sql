@@ -12,7 +12,6 @@ CREATE TABLE pulse_worker_instances (
   types              JSON         NOT NULL COMMENT 'task types it handles, an array of strings',
   slots              INT UNSIGNED NOT NULL COMMENT 'attempts it runs at once',
   state              VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'live, superseded, closed, expired',
-  abandoned_claim    BIGINT       NOT NULL COMMENT 'claims up to this claim_seq were given up by the worker and are refused',
   heartbeats         BIGINT       NOT NULL COMMENT 'raised by each sign of life, so that a swap always changes the row',
   heartbeat_at       DATETIME(6)  NOT NULL COMMENT 'last sign of life, UTC',
   sweep_due_at       DATETIME(6)  NULL     COMMENT 'set when the incarnation ended: recovery then ends its attempts and clears it, UTC',

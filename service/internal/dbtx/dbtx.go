@@ -41,12 +41,17 @@ type Event struct {
 type Tx struct {
 	*sql.Tx
 	// Now is the database's clock, read once; every decision of the transaction uses it. Microseconds, UTC.
-	Now    time.Time
-	events []Event
+	Now      time.Time
+	events   []Event
+	onCommit []func()
 }
 
 // Emit collects an event; Run writes it after everything else.
 func (tx *Tx) Emit(e Event) { tx.events = append(tx.events, e) }
+
+// OnCommit has fn called once the commit was answered. It carries hints only, such as waking a waiter: after an unknown commit it is not
+// called, and nothing may depend on it.
+func (tx *Tx) OnCommit(fn func()) { tx.onCommit = append(tx.onCommit, fn) }
 
 const reruns = 8
 
@@ -67,7 +72,8 @@ func (p *Pool) Run(ctx context.Context, op string, fn func(ctx context.Context, 
 		if run > 0 {
 			pause(ctx, run)
 		}
-		if err = p.once(ctx, op, fn); !IsDeadlock(err) {
+		var unknown *UnknownCommit
+		if err = p.once(ctx, op, fn); !IsDeadlock(err) || errors.As(err, &unknown) {
 			return err
 		}
 	}
@@ -86,7 +92,7 @@ func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context,
 	if err != nil {
 		return fmt.Errorf("%s: clock: %w", op, err)
 	}
-	tx := &Tx{Tx: stx, Now: p.shift(now)}
+	tx := &Tx{Tx: stx, Now: p.Shift(now)}
 	if err := fn(ctx, tx); err != nil {
 		return err
 	}
@@ -96,10 +102,14 @@ func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context,
 	if err := stx.Commit(); err != nil {
 		return &UnknownCommit{Op: op, Err: err}
 	}
+	for _, fn := range tx.onCommit {
+		fn()
+	}
 	return nil
 }
 
-func (p *Pool) shift(now time.Time) time.Time {
+// Shift adds the offset to an instant of the database's clock that was read otherwise.
+func (p *Pool) Shift(now time.Time) time.Time {
 	if p.Offset == nil {
 		return now
 	}
@@ -109,7 +119,7 @@ func (p *Pool) shift(now time.Time) time.Time {
 // Now reads the database's clock outside a transaction, for the due lists of loops.
 func (p *Pool) Now(ctx context.Context) (time.Time, error) {
 	now, err := platformdb.New(p.DB).HostNow(ctx)
-	return p.shift(now), err
+	return p.Shift(now), err
 }
 
 func pause(ctx context.Context, run int) {

@@ -1,0 +1,48 @@
+// Package pulse is the task queues: accepted exactly once, offered, started, ended with a receipt.
+//
+// An open task has exactly one ready, scheduled or blocked row or live attempt. Deleting or swapping that row, one row
+// affected, is the only licence to move the task, and everything that moves one begins there. Rows are locked in one order:
+//
+//	idempotency keys → session head → instance → gate root → limits → working row → attempt → task → receipt → events → spool
+package pulse
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/platform"
+)
+
+// Service is the pulse module. Its methods named as operations are the operations; all are safe for concurrent use.
+type Service struct {
+	Platform *platform.Service
+	// Lane runs single items; lock wait 5 s.
+	Lane *dbtx.Pool
+	// Batch runs many items in one transaction; lock wait 1 s. What a batch cannot judge goes to the lane.
+	Batch *dbtx.Pool
+	Log   *slog.Logger
+	// Problem renders a refusal of one item of a batch.
+	Problem func(ctx context.Context, err error) api.Problem
+	// Fresh tells for how long this replica has been alive without a gap on one database server, as its durable row says.
+	Fresh func(ctx context.Context, now time.Time) (time.Duration, error)
+
+	waiters waiters
+}
+
+// New makes the module; the fields of s that are exported must be set.
+func New(s Service) *Service {
+	s.waiters = waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
+	return &s
+}
+
+const (
+	// HeartbeatInterval is how often an instance is asked to show life.
+	HeartbeatInterval = 10 * time.Second
+	// silence is after how long without a sign of life an instance is shown as expired; its leases end by themselves.
+	silence = 60 * time.Second
+	// maxText bounds what is kept of error messages and reasons, in bytes.
+	maxText = 4096
+)
