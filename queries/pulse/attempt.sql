@@ -65,12 +65,6 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(inst
 SELECT namespace_id, id, lease_ms FROM pulse_attempts
 WHERE lease_until <= CAST(sqlc.arg(now_at) AS DATETIME(6)) ORDER BY lease_until LIMIT ?;
 
--- name: ListTaskAttempts :many
--- Walks uq_pulse_attempts_generation, newest first.
-SELECT * FROM pulse_attempts
-WHERE namespace_id = sqlc.arg(namespace_id) AND task_id = sqlc.arg(task_id) AND generation < sqlc.arg(before_generation)
-ORDER BY generation DESC LIMIT ?;
-
 -- name: GetTaskResult :one
 -- The receipt of a generation.
 SELECT c.outcome, c.result FROM pulse_attempts a
@@ -102,13 +96,6 @@ SELECT * FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id)
 
 -- name: GetEvidenceByID :one
 SELECT * FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id);
-
--- name: ListEvidence :many
--- Walks ix_pulse_attempt_evidence_page, oldest first.
-SELECT id, reason, outcome, error_code, error_message, created_at FROM pulse_attempt_evidence
-WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id = sqlc.arg(attempt_id)
-  AND created_at >= sqlc.arg(after_at) AND (created_at > sqlc.arg(after_at) OR id > sqlc.arg(after_id))
-ORDER BY created_at, id LIMIT ?;
 
 -- name: CountEvidence :one
 SELECT COUNT(*) FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id = ?;

@@ -130,18 +130,6 @@ LEFT JOIN pulse_attempts a ON a.namespace_id = t.namespace_id AND a.task_id = t.
 WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id IN (sqlc.slice(ids))
 ORDER BY t.id DESC;
 
--- name: PageTasks :many
--- Walks the primary key, newest first; reads a bounded stretch, which the caller filters.
-SELECT id, queue_id, type, state FROM pulse_tasks
-WHERE namespace_id = sqlc.arg(namespace_id) AND id < sqlc.arg(before_id)
-ORDER BY id DESC LIMIT ?;
-
--- name: PageTasksByState :many
--- Walks ix_pulse_tasks_list, newest first, one (queue, state) at a time.
-SELECT id, queue_id, type, state FROM pulse_tasks
-WHERE namespace_id = sqlc.arg(namespace_id) AND queue_id = sqlc.arg(queue_id) AND state = sqlc.arg(state) AND id < sqlc.arg(before_id)
-ORDER BY id DESC LIMIT ?;
-
 -- name: DueScheduled :many
 -- Walks the primary key, which leads with the due time.
 SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled

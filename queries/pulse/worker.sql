@@ -65,12 +65,6 @@ JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.ses
 WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id < sqlc.arg(before_id)
 ORDER BY i.id DESC LIMIT ?;
 
--- name: CountInstanceAttempts :many
--- Walks ix_pulse_attempts_instance, which holds live attempts only.
-SELECT live_instance_id, COUNT(*) AS attempts FROM pulse_attempts
-WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id IN (sqlc.slice(instance_ids))
-GROUP BY live_instance_id;
-
 -- name: DueSilentInstances :many
 -- Walks ix_pulse_worker_instances_silent.
 SELECT namespace_id, id FROM pulse_worker_instances
