@@ -13,102 +13,6 @@ import (
 	"github.com/orbit-run/orbit"
 )
 
-const CountBlocked = `-- name: CountBlocked :one
-SELECT COUNT(*) FROM (SELECT b.task_id FROM pulse_blocked b WHERE b.namespace_id = ? AND b.queue_id = ? LIMIT ?) AS bounded
-`
-
-type CountBlockedParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.ID
-	Limit       int32
-}
-
-func (q *Queries) CountBlocked(ctx context.Context, arg CountBlockedParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, CountBlocked, arg.NamespaceID, arg.QueueID, arg.Limit)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const CountLive = `-- name: CountLive :one
-SELECT COUNT(*) FROM (SELECT a.id FROM pulse_attempts a
-  WHERE a.namespace_id = ? AND a.live_queue_id = ? AND a.state = ? LIMIT ?) AS bounded
-`
-
-type CountLiveParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.NullID
-	State       orbit.AttemptState
-	Limit       int32
-}
-
-// Walks ix_pulse_attempts_live.
-func (q *Queries) CountLive(ctx context.Context, arg CountLiveParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, CountLive,
-		arg.NamespaceID,
-		arg.QueueID,
-		arg.State,
-		arg.Limit,
-	)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const CountReady = `-- name: CountReady :one
-SELECT COUNT(*) FROM (SELECT r.task_id FROM pulse_ready r WHERE r.namespace_id = ? AND r.queue_id = ? LIMIT ?) AS bounded
-`
-
-type CountReadyParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.ID
-	Limit       int32
-}
-
-// Bounded: reads at most the limit, in the covering primary key.
-func (q *Queries) CountReady(ctx context.Context, arg CountReadyParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, CountReady, arg.NamespaceID, arg.QueueID, arg.Limit)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const CountReview = `-- name: CountReview :one
-SELECT COUNT(*) FROM (SELECT t.id FROM pulse_tasks t
-  WHERE t.namespace_id = ? AND t.queue_id = ? AND t.state = 'review' LIMIT ?) AS bounded
-`
-
-type CountReviewParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.ID
-	Limit       int32
-}
-
-// Walks ix_pulse_tasks_list.
-func (q *Queries) CountReview(ctx context.Context, arg CountReviewParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, CountReview, arg.NamespaceID, arg.QueueID, arg.Limit)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const CountScheduled = `-- name: CountScheduled :one
-SELECT COUNT(*) FROM (SELECT s.task_id FROM pulse_scheduled s WHERE s.namespace_id = ? AND s.queue_id = ? LIMIT ?) AS bounded
-`
-
-type CountScheduledParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.ID
-	Limit       int32
-}
-
-func (q *Queries) CountScheduled(ctx context.Context, arg CountScheduledParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, CountScheduled, arg.NamespaceID, arg.QueueID, arg.Limit)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
 const GetQueue = `-- name: GetQueue :one
 SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND id = ?
 `
@@ -370,25 +274,6 @@ func (q *Queries) ListQueuesByName(ctx context.Context, arg ListQueuesByNamePara
 		return nil, err
 	}
 	return items, nil
-}
-
-const OldestReady = `-- name: OldestReady :one
-SELECT CAST(COALESCE(MIN(r.rank_us), 0) AS SIGNED) AS rank_us FROM pulse_ready r
-WHERE r.namespace_id = ? AND r.queue_id = ? AND r.priority = ?
-`
-
-type OldestReadyParams struct {
-	NamespaceID orbit.ID
-	QueueID     orbit.ID
-	Priority    uint8
-}
-
-// The first row of each priority is its oldest; one dive a priority.
-func (q *Queries) OldestReady(ctx context.Context, arg OldestReadyParams) (int64, error) {
-	row := q.db.QueryRowContext(ctx, OldestReady, arg.NamespaceID, arg.QueueID, arg.Priority)
-	var rank_us int64
-	err := row.Scan(&rank_us)
-	return rank_us, err
 }
 
 const UpdateQueue = `-- name: UpdateQueue :execrows

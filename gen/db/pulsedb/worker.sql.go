@@ -8,7 +8,6 @@ package pulsedb
 import (
 	"context"
 	"encoding/json"
-	"strings"
 	"time"
 
 	"github.com/orbit-run/orbit"
@@ -146,57 +145,6 @@ func (q *Queries) CloseSession(ctx context.Context, arg CloseSessionParams) (int
 		return 0, err
 	}
 	return result.RowsAffected()
-}
-
-const CountInstanceAttempts = `-- name: CountInstanceAttempts :many
-SELECT live_instance_id, COUNT(*) AS attempts FROM pulse_attempts
-WHERE namespace_id = ? AND live_instance_id IN (/*SLICE:instance_ids*/?)
-GROUP BY live_instance_id
-`
-
-type CountInstanceAttemptsParams struct {
-	NamespaceID orbit.ID
-	InstanceIds []orbit.NullID
-}
-
-type CountInstanceAttemptsRow struct {
-	LiveInstanceID orbit.NullID
-	Attempts       int64
-}
-
-// Walks ix_pulse_attempts_instance, which holds live attempts only.
-func (q *Queries) CountInstanceAttempts(ctx context.Context, arg CountInstanceAttemptsParams) ([]CountInstanceAttemptsRow, error) {
-	query := CountInstanceAttempts
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.NamespaceID)
-	if len(arg.InstanceIds) > 0 {
-		for _, v := range arg.InstanceIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:instance_ids*/?", strings.Repeat(",?", len(arg.InstanceIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:instance_ids*/?", "NULL", 1)
-	}
-	rows, err := q.db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []CountInstanceAttemptsRow
-	for rows.Next() {
-		var i CountInstanceAttemptsRow
-		if err := rows.Scan(&i.LiveInstanceID, &i.Attempts); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
 }
 
 const DeleteInstance = `-- name: DeleteInstance :execrows
