@@ -3,14 +3,6 @@
 package api
 
 // setDefaults set default value of fields.
-func (s *AttemptError) setDefaults() {
-	{
-		val := string("")
-		s.Message.SetTo(val)
-	}
-}
-
-// setDefaults set default value of fields.
 func (s *ClaimTasksRequest) setDefaults() {
 	{
 		val := int64(0)
@@ -47,14 +39,6 @@ func (s *CreateQueueRequest) setDefaults() {
 	{
 		val := CreateQueueRequestUnknownOutcome("review")
 		s.UnknownOutcome.SetTo(val)
-	}
-}
-
-// setDefaults set default value of fields.
-func (s *FinishItem) setDefaults() {
-	{
-		val := bool(true)
-		s.Retry.SetTo(val)
 	}
 }
 

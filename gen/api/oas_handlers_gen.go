@@ -41,7 +41,7 @@ func (c *codeRecorder) Unwrap() http.ResponseWriter {
 // next heartbeat, and what it then reports decides: a success still counts as succeeded; an
 // acknowledgement, or a failure that could be retried, cancels. If its lease is lost instead, it is
 // cancelled under the queue's policy `retry` and goes to review under `review`. A task in review is
-// ended by `resolveTask`. Needs `tasks:operate`.
+// ended by `resolveTask`. Needs `tasks:manage`.
 //
 // A repeat gets the first reply. Under another Idempotency-Key a cancelled task, or one already asked
 // to stop, is returned as it is. In a race with a start, either the task is cancelled and the start
@@ -2133,7 +2133,7 @@ func (s *Server) handleGetEvidenceRequest(args [2]string, argsEscaped bool, w ht
 
 // handleGetQueueRequest handles getQueue operation.
 //
-// One queue with its policy. Needs `tasks:read`.
+// One queue with its policy. Needs `queues:read`.
 //
 // GET /v1/queues/{queue_id}
 func (s *Server) handleGetQueueRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -2334,7 +2334,7 @@ func (s *Server) handleGetQueueRequest(args [1]string, argsEscaped bool, w http.
 // handleGetQueueDepthRequest handles getQueueDepth operation.
 //
 // Counts by state, each exact up to 10,000 and `capped` from there, and the age of the oldest ready
-// task. The cost is bounded whatever the queue holds. Needs `tasks:read`.
+// task. The cost is bounded whatever the queue holds. Needs `queues:read`.
 //
 // GET /v1/queues/{queue_id}/depth
 func (s *Server) handleGetQueueDepthRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -3587,7 +3587,8 @@ func (s *Server) handleListCredentialsRequest(args [0]string, argsEscaped bool, 
 // there is nothing new yet. Needs `events:read`, which covers the whole namespace whatever the queue
 // patterns.
 //
-// Errors: `cursor_invalid` if events after `after` were already removed by retention.
+// Errors: `events_trimmed` if retention has already removed events above `after`: what was missed is
+// gone.
 //
 // GET /v1/events
 func (s *Server) handleListEventsRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {
@@ -3792,7 +3793,7 @@ func (s *Server) handleListEventsRequest(args [0]string, argsEscaped bool, w htt
 // handleListQueuesRequest handles listQueues operation.
 //
 // The queues that the credential's patterns cover, newest first. `name` looks one up: the page then
-// holds it or nothing. Needs `tasks:read`.
+// holds it or nothing. Needs `queues:read`.
 //
 // Errors: `cursor_invalid`.
 //
@@ -5502,7 +5503,7 @@ func (s *Server) handleReleaseAttemptsRequest(args [0]string, argsEscaped bool, 
 //
 // Ends the review of a task whose outcome nobody could know, by a person's decision and with a reason,
 // which is audited. If-Match is required, so that the decision is about what was seen. Needs
-// `tasks:operate`.
+// `tasks:manage`.
 //
 // A repeat gets the first reply. Of two decisions with one tag, one wins and the other gets
 // `revision_mismatch`.
@@ -5956,7 +5957,7 @@ func (s *Server) handleResumeQueueRequest(args [1]string, argsEscaped bool, w ht
 // handleRetryTaskRequest handles retryTask operation.
 //
 // Queues a failed task again with a new budget of attempts, counted from none used. Its deadline is
-// removed if it has passed, and kept otherwise. Needs `tasks:operate`.
+// removed if it has passed, and kept otherwise. Needs `tasks:manage`.
 //
 // A repeat gets the first reply, even after the task has run again. Of two under different keys, one
 // queues the task and the other gets `state_conflict`.

@@ -614,7 +614,6 @@ func (s *AttemptError) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode AttemptError to nil")
 	}
 	var requiredBitSet [1]uint8
-	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -4904,112 +4903,6 @@ func (s *FinishAttemptsRequest) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
-func (s *FinishAttemptsResponse) Encode(e *jx.Encoder) {
-	e.ObjStart()
-	s.encodeFields(e)
-	e.ObjEnd()
-}
-
-// encodeFields encodes fields.
-func (s *FinishAttemptsResponse) encodeFields(e *jx.Encoder) {
-	{
-		e.FieldStart("items")
-		e.ArrStart()
-		for _, elem := range s.Items {
-			elem.Encode(e)
-		}
-		e.ArrEnd()
-	}
-}
-
-var jsonFieldsNameOfFinishAttemptsResponse = [1]string{
-	0: "items",
-}
-
-// Decode decodes FinishAttemptsResponse from json.
-func (s *FinishAttemptsResponse) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode FinishAttemptsResponse to nil")
-	}
-	var requiredBitSet [1]uint8
-
-	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
-		switch string(k) {
-		case "items":
-			requiredBitSet[0] |= 1 << 0
-			if err := func() error {
-				s.Items = make([]FinishResult, 0)
-				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem FinishResult
-					if err := elem.Decode(d); err != nil {
-						return err
-					}
-					s.Items = append(s.Items, elem)
-					return nil
-				}); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return errors.Wrap(err, "decode field \"items\"")
-			}
-		default:
-			return d.Skip()
-		}
-		return nil
-	}); err != nil {
-		return errors.Wrap(err, "decode FinishAttemptsResponse")
-	}
-	// Validate required fields.
-	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b00000001,
-	} {
-		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
-			// Mask only required fields and check equality to mask using XOR.
-			//
-			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
-			// Bits of fields which would be set are actually bits of missed fields.
-			missed := bits.OnesCount8(result)
-			for bitN := 0; bitN < missed; bitN++ {
-				bitIdx := bits.TrailingZeros8(result)
-				fieldIdx := i*8 + bitIdx
-				var name string
-				if fieldIdx < len(jsonFieldsNameOfFinishAttemptsResponse) {
-					name = jsonFieldsNameOfFinishAttemptsResponse[fieldIdx]
-				} else {
-					name = strconv.Itoa(fieldIdx)
-				}
-				failures = append(failures, validate.FieldError{
-					Name:  name,
-					Error: validate.ErrFieldRequired,
-				})
-				// Reset bit.
-				result &^= 1 << bitIdx
-			}
-		}
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s *FinishAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *FinishAttemptsResponse) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode implements json.Marshaler.
 func (s *FinishItem) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
@@ -5072,7 +4965,6 @@ func (s *FinishItem) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode FinishItem to nil")
 	}
 	var requiredBitSet [1]uint8
-	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -5551,112 +5443,6 @@ func (s *HeartbeatAttemptsRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *HeartbeatAttemptsRequest) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode implements json.Marshaler.
-func (s *HeartbeatAttemptsResponse) Encode(e *jx.Encoder) {
-	e.ObjStart()
-	s.encodeFields(e)
-	e.ObjEnd()
-}
-
-// encodeFields encodes fields.
-func (s *HeartbeatAttemptsResponse) encodeFields(e *jx.Encoder) {
-	{
-		e.FieldStart("items")
-		e.ArrStart()
-		for _, elem := range s.Items {
-			elem.Encode(e)
-		}
-		e.ArrEnd()
-	}
-}
-
-var jsonFieldsNameOfHeartbeatAttemptsResponse = [1]string{
-	0: "items",
-}
-
-// Decode decodes HeartbeatAttemptsResponse from json.
-func (s *HeartbeatAttemptsResponse) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode HeartbeatAttemptsResponse to nil")
-	}
-	var requiredBitSet [1]uint8
-
-	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
-		switch string(k) {
-		case "items":
-			requiredBitSet[0] |= 1 << 0
-			if err := func() error {
-				s.Items = make([]HeartbeatResult, 0)
-				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem HeartbeatResult
-					if err := elem.Decode(d); err != nil {
-						return err
-					}
-					s.Items = append(s.Items, elem)
-					return nil
-				}); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return errors.Wrap(err, "decode field \"items\"")
-			}
-		default:
-			return d.Skip()
-		}
-		return nil
-	}); err != nil {
-		return errors.Wrap(err, "decode HeartbeatAttemptsResponse")
-	}
-	// Validate required fields.
-	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b00000001,
-	} {
-		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
-			// Mask only required fields and check equality to mask using XOR.
-			//
-			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
-			// Bits of fields which would be set are actually bits of missed fields.
-			missed := bits.OnesCount8(result)
-			for bitN := 0; bitN < missed; bitN++ {
-				bitIdx := bits.TrailingZeros8(result)
-				fieldIdx := i*8 + bitIdx
-				var name string
-				if fieldIdx < len(jsonFieldsNameOfHeartbeatAttemptsResponse) {
-					name = jsonFieldsNameOfHeartbeatAttemptsResponse[fieldIdx]
-				} else {
-					name = strconv.Itoa(fieldIdx)
-				}
-				failures = append(failures, validate.FieldError{
-					Name:  name,
-					Error: validate.ErrFieldRequired,
-				})
-				// Reset bit.
-				result &^= 1 << bitIdx
-			}
-		}
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s *HeartbeatAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *HeartbeatAttemptsResponse) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7101,39 +6887,6 @@ func (s *OptFailure) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
-// Encode encodes FinishAttemptsResponse as json.
-func (o OptFinishAttemptsResponse) Encode(e *jx.Encoder) {
-	if !o.Set {
-		return
-	}
-	o.Value.Encode(e)
-}
-
-// Decode decodes FinishAttemptsResponse from json.
-func (o *OptFinishAttemptsResponse) Decode(d *jx.Decoder) error {
-	if o == nil {
-		return errors.New("invalid: unable to decode OptFinishAttemptsResponse to nil")
-	}
-	o.Set = true
-	if err := o.Value.Decode(d); err != nil {
-		return err
-	}
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s OptFinishAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptFinishAttemptsResponse) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
 // Encode encodes FinishItem as json.
 func (o OptFinishItem) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -7167,18 +6920,18 @@ func (s *OptFinishItem) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
-// Encode encodes HeartbeatAttemptsResponse as json.
-func (o OptHeartbeatAttemptsResponse) Encode(e *jx.Encoder) {
+// Encode encodes FinishResult as json.
+func (o OptFinishResult) Encode(e *jx.Encoder) {
 	if !o.Set {
 		return
 	}
 	o.Value.Encode(e)
 }
 
-// Decode decodes HeartbeatAttemptsResponse from json.
-func (o *OptHeartbeatAttemptsResponse) Decode(d *jx.Decoder) error {
+// Decode decodes FinishResult from json.
+func (o *OptFinishResult) Decode(d *jx.Decoder) error {
 	if o == nil {
-		return errors.New("invalid: unable to decode OptHeartbeatAttemptsResponse to nil")
+		return errors.New("invalid: unable to decode OptFinishResult to nil")
 	}
 	o.Set = true
 	if err := o.Value.Decode(d); err != nil {
@@ -7188,14 +6941,14 @@ func (o *OptHeartbeatAttemptsResponse) Decode(d *jx.Decoder) error {
 }
 
 // MarshalJSON implements stdjson.Marshaler.
-func (s OptHeartbeatAttemptsResponse) MarshalJSON() ([]byte, error) {
+func (s OptFinishResult) MarshalJSON() ([]byte, error) {
 	e := jx.Encoder{}
 	s.Encode(&e)
 	return e.Bytes(), nil
 }
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptHeartbeatAttemptsResponse) UnmarshalJSON(data []byte) error {
+func (s *OptFinishResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7229,6 +6982,39 @@ func (s OptHeartbeatItem) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptHeartbeatItem) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes HeartbeatResult as json.
+func (o OptHeartbeatResult) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes HeartbeatResult from json.
+func (o *OptHeartbeatResult) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptHeartbeatResult to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptHeartbeatResult) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptHeartbeatResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7437,18 +7223,18 @@ func (s *OptQueueGate) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
-// Encode encodes RawBodiesReq as json.
-func (o OptRawBodiesReq) Encode(e *jx.Encoder) {
+// Encode encodes RawTypesReq as json.
+func (o OptRawTypesReq) Encode(e *jx.Encoder) {
 	if !o.Set {
 		return
 	}
 	o.Value.Encode(e)
 }
 
-// Decode decodes RawBodiesReq from json.
-func (o *OptRawBodiesReq) Decode(d *jx.Decoder) error {
+// Decode decodes RawTypesReq from json.
+func (o *OptRawTypesReq) Decode(d *jx.Decoder) error {
 	if o == nil {
-		return errors.New("invalid: unable to decode OptRawBodiesReq to nil")
+		return errors.New("invalid: unable to decode OptRawTypesReq to nil")
 	}
 	o.Set = true
 	if err := o.Value.Decode(d); err != nil {
@@ -7458,47 +7244,14 @@ func (o *OptRawBodiesReq) Decode(d *jx.Decoder) error {
 }
 
 // MarshalJSON implements stdjson.Marshaler.
-func (s OptRawBodiesReq) MarshalJSON() ([]byte, error) {
+func (s OptRawTypesReq) MarshalJSON() ([]byte, error) {
 	e := jx.Encoder{}
 	s.Encode(&e)
 	return e.Bytes(), nil
 }
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptRawBodiesReq) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode encodes ReleaseAttemptsResponse as json.
-func (o OptReleaseAttemptsResponse) Encode(e *jx.Encoder) {
-	if !o.Set {
-		return
-	}
-	o.Value.Encode(e)
-}
-
-// Decode decodes ReleaseAttemptsResponse from json.
-func (o *OptReleaseAttemptsResponse) Decode(d *jx.Decoder) error {
-	if o == nil {
-		return errors.New("invalid: unable to decode OptReleaseAttemptsResponse to nil")
-	}
-	o.Set = true
-	if err := o.Value.Decode(d); err != nil {
-		return err
-	}
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s OptReleaseAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptReleaseAttemptsResponse) UnmarshalJSON(data []byte) error {
+func (s *OptRawTypesReq) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7532,6 +7285,39 @@ func (s OptReleaseItem) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptReleaseItem) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes ReleaseResult as json.
+func (o OptReleaseResult) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes ReleaseResult from json.
+func (o *OptReleaseResult) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptReleaseResult to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptReleaseResult) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptReleaseResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7701,39 +7487,6 @@ func (s *OptRotateCredentialRequest) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
-// Encode encodes StartAttemptsResponse as json.
-func (o OptStartAttemptsResponse) Encode(e *jx.Encoder) {
-	if !o.Set {
-		return
-	}
-	o.Value.Encode(e)
-}
-
-// Decode decodes StartAttemptsResponse from json.
-func (o *OptStartAttemptsResponse) Decode(d *jx.Decoder) error {
-	if o == nil {
-		return errors.New("invalid: unable to decode OptStartAttemptsResponse to nil")
-	}
-	o.Set = true
-	if err := o.Value.Decode(d); err != nil {
-		return err
-	}
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s OptStartAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptStartAttemptsResponse) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
 // Encode encodes StartItem as json.
 func (o OptStartItem) Encode(e *jx.Encoder) {
 	if !o.Set {
@@ -7763,6 +7516,39 @@ func (s OptStartItem) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptStartItem) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes StartResult as json.
+func (o OptStartResult) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes StartResult from json.
+func (o *OptStartResult) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptStartResult to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptStartResult) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptStartResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -7901,18 +7687,18 @@ func (s *OptSubmitItem) UnmarshalJSON(data []byte) error {
 	return s.Decode(d)
 }
 
-// Encode encodes SubmitTasksResponse as json.
-func (o OptSubmitTasksResponse) Encode(e *jx.Encoder) {
+// Encode encodes SubmitResult as json.
+func (o OptSubmitResult) Encode(e *jx.Encoder) {
 	if !o.Set {
 		return
 	}
 	o.Value.Encode(e)
 }
 
-// Decode decodes SubmitTasksResponse from json.
-func (o *OptSubmitTasksResponse) Decode(d *jx.Decoder) error {
+// Decode decodes SubmitResult from json.
+func (o *OptSubmitResult) Decode(d *jx.Decoder) error {
 	if o == nil {
-		return errors.New("invalid: unable to decode OptSubmitTasksResponse to nil")
+		return errors.New("invalid: unable to decode OptSubmitResult to nil")
 	}
 	o.Set = true
 	if err := o.Value.Decode(d); err != nil {
@@ -7922,14 +7708,14 @@ func (o *OptSubmitTasksResponse) Decode(d *jx.Decoder) error {
 }
 
 // MarshalJSON implements stdjson.Marshaler.
-func (s OptSubmitTasksResponse) MarshalJSON() ([]byte, error) {
+func (s OptSubmitResult) MarshalJSON() ([]byte, error) {
 	e := jx.Encoder{}
 	s.Encode(&e)
 	return e.Bytes(), nil
 }
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *OptSubmitTasksResponse) UnmarshalJSON(data []byte) error {
+func (s *OptSubmitResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -9281,14 +9067,14 @@ func (s *QueueList) UnmarshalJSON(data []byte) error {
 }
 
 // Encode implements json.Marshaler.
-func (s *RawBodiesReq) Encode(e *jx.Encoder) {
+func (s *RawTypesReq) Encode(e *jx.Encoder) {
 	e.ObjStart()
 	s.encodeFields(e)
 	e.ObjEnd()
 }
 
 // encodeFields encodes fields.
-func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
+func (s *RawTypesReq) encodeFields(e *jx.Encoder) {
 	{
 		if s.SubmitItem.Set {
 			e.FieldStart("submit_item")
@@ -9296,9 +9082,9 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
-		if s.SubmitResponse.Set {
-			e.FieldStart("submit_response")
-			s.SubmitResponse.Encode(e)
+		if s.SubmitResult.Set {
+			e.FieldStart("submit_result")
+			s.SubmitResult.Encode(e)
 		}
 	}
 	{
@@ -9308,9 +9094,9 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
-		if s.StartResponse.Set {
-			e.FieldStart("start_response")
-			s.StartResponse.Encode(e)
+		if s.StartResult.Set {
+			e.FieldStart("start_result")
+			s.StartResult.Encode(e)
 		}
 	}
 	{
@@ -9320,9 +9106,9 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
-		if s.HeartbeatResponse.Set {
-			e.FieldStart("heartbeat_response")
-			s.HeartbeatResponse.Encode(e)
+		if s.HeartbeatResult.Set {
+			e.FieldStart("heartbeat_result")
+			s.HeartbeatResult.Encode(e)
 		}
 	}
 	{
@@ -9332,9 +9118,9 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
-		if s.FinishResponse.Set {
-			e.FieldStart("finish_response")
-			s.FinishResponse.Encode(e)
+		if s.FinishResult.Set {
+			e.FieldStart("finish_result")
+			s.FinishResult.Encode(e)
 		}
 	}
 	{
@@ -9344,9 +9130,9 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
-		if s.ReleaseResponse.Set {
-			e.FieldStart("release_response")
-			s.ReleaseResponse.Encode(e)
+		if s.ReleaseResult.Set {
+			e.FieldStart("release_result")
+			s.ReleaseResult.Encode(e)
 		}
 	}
 	{
@@ -9369,26 +9155,26 @@ func (s *RawBodiesReq) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfRawBodiesReq = [13]string{
+var jsonFieldsNameOfRawTypesReq = [13]string{
 	0:  "submit_item",
-	1:  "submit_response",
+	1:  "submit_result",
 	2:  "start_item",
-	3:  "start_response",
+	3:  "start_result",
 	4:  "heartbeat_item",
-	5:  "heartbeat_response",
+	5:  "heartbeat_result",
 	6:  "finish_item",
-	7:  "finish_response",
+	7:  "finish_result",
 	8:  "release_item",
-	9:  "release_response",
+	9:  "release_result",
 	10: "acceptance_receipt",
 	11: "issued_credential",
 	12: "queue_gate",
 }
 
-// Decode decodes RawBodiesReq from json.
-func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
+// Decode decodes RawTypesReq from json.
+func (s *RawTypesReq) Decode(d *jx.Decoder) error {
 	if s == nil {
-		return errors.New("invalid: unable to decode RawBodiesReq to nil")
+		return errors.New("invalid: unable to decode RawTypesReq to nil")
 	}
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -9403,15 +9189,15 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"submit_item\"")
 			}
-		case "submit_response":
+		case "submit_result":
 			if err := func() error {
-				s.SubmitResponse.Reset()
-				if err := s.SubmitResponse.Decode(d); err != nil {
+				s.SubmitResult.Reset()
+				if err := s.SubmitResult.Decode(d); err != nil {
 					return err
 				}
 				return nil
 			}(); err != nil {
-				return errors.Wrap(err, "decode field \"submit_response\"")
+				return errors.Wrap(err, "decode field \"submit_result\"")
 			}
 		case "start_item":
 			if err := func() error {
@@ -9423,15 +9209,15 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"start_item\"")
 			}
-		case "start_response":
+		case "start_result":
 			if err := func() error {
-				s.StartResponse.Reset()
-				if err := s.StartResponse.Decode(d); err != nil {
+				s.StartResult.Reset()
+				if err := s.StartResult.Decode(d); err != nil {
 					return err
 				}
 				return nil
 			}(); err != nil {
-				return errors.Wrap(err, "decode field \"start_response\"")
+				return errors.Wrap(err, "decode field \"start_result\"")
 			}
 		case "heartbeat_item":
 			if err := func() error {
@@ -9443,15 +9229,15 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"heartbeat_item\"")
 			}
-		case "heartbeat_response":
+		case "heartbeat_result":
 			if err := func() error {
-				s.HeartbeatResponse.Reset()
-				if err := s.HeartbeatResponse.Decode(d); err != nil {
+				s.HeartbeatResult.Reset()
+				if err := s.HeartbeatResult.Decode(d); err != nil {
 					return err
 				}
 				return nil
 			}(); err != nil {
-				return errors.Wrap(err, "decode field \"heartbeat_response\"")
+				return errors.Wrap(err, "decode field \"heartbeat_result\"")
 			}
 		case "finish_item":
 			if err := func() error {
@@ -9463,15 +9249,15 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"finish_item\"")
 			}
-		case "finish_response":
+		case "finish_result":
 			if err := func() error {
-				s.FinishResponse.Reset()
-				if err := s.FinishResponse.Decode(d); err != nil {
+				s.FinishResult.Reset()
+				if err := s.FinishResult.Decode(d); err != nil {
 					return err
 				}
 				return nil
 			}(); err != nil {
-				return errors.Wrap(err, "decode field \"finish_response\"")
+				return errors.Wrap(err, "decode field \"finish_result\"")
 			}
 		case "release_item":
 			if err := func() error {
@@ -9483,15 +9269,15 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"release_item\"")
 			}
-		case "release_response":
+		case "release_result":
 			if err := func() error {
-				s.ReleaseResponse.Reset()
-				if err := s.ReleaseResponse.Decode(d); err != nil {
+				s.ReleaseResult.Reset()
+				if err := s.ReleaseResult.Decode(d); err != nil {
 					return err
 				}
 				return nil
 			}(); err != nil {
-				return errors.Wrap(err, "decode field \"release_response\"")
+				return errors.Wrap(err, "decode field \"release_result\"")
 			}
 		case "acceptance_receipt":
 			if err := func() error {
@@ -9528,21 +9314,21 @@ func (s *RawBodiesReq) Decode(d *jx.Decoder) error {
 		}
 		return nil
 	}); err != nil {
-		return errors.Wrap(err, "decode RawBodiesReq")
+		return errors.Wrap(err, "decode RawTypesReq")
 	}
 
 	return nil
 }
 
 // MarshalJSON implements stdjson.Marshaler.
-func (s *RawBodiesReq) MarshalJSON() ([]byte, error) {
+func (s *RawTypesReq) MarshalJSON() ([]byte, error) {
 	e := jx.Encoder{}
 	s.Encode(&e)
 	return e.Bytes(), nil
 }
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *RawBodiesReq) UnmarshalJSON(data []byte) error {
+func (s *RawTypesReq) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -9705,112 +9491,6 @@ func (s *ReleaseAttemptsRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *ReleaseAttemptsRequest) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode implements json.Marshaler.
-func (s *ReleaseAttemptsResponse) Encode(e *jx.Encoder) {
-	e.ObjStart()
-	s.encodeFields(e)
-	e.ObjEnd()
-}
-
-// encodeFields encodes fields.
-func (s *ReleaseAttemptsResponse) encodeFields(e *jx.Encoder) {
-	{
-		e.FieldStart("items")
-		e.ArrStart()
-		for _, elem := range s.Items {
-			elem.Encode(e)
-		}
-		e.ArrEnd()
-	}
-}
-
-var jsonFieldsNameOfReleaseAttemptsResponse = [1]string{
-	0: "items",
-}
-
-// Decode decodes ReleaseAttemptsResponse from json.
-func (s *ReleaseAttemptsResponse) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode ReleaseAttemptsResponse to nil")
-	}
-	var requiredBitSet [1]uint8
-
-	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
-		switch string(k) {
-		case "items":
-			requiredBitSet[0] |= 1 << 0
-			if err := func() error {
-				s.Items = make([]ReleaseResult, 0)
-				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem ReleaseResult
-					if err := elem.Decode(d); err != nil {
-						return err
-					}
-					s.Items = append(s.Items, elem)
-					return nil
-				}); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return errors.Wrap(err, "decode field \"items\"")
-			}
-		default:
-			return d.Skip()
-		}
-		return nil
-	}); err != nil {
-		return errors.Wrap(err, "decode ReleaseAttemptsResponse")
-	}
-	// Validate required fields.
-	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b00000001,
-	} {
-		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
-			// Mask only required fields and check equality to mask using XOR.
-			//
-			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
-			// Bits of fields which would be set are actually bits of missed fields.
-			missed := bits.OnesCount8(result)
-			for bitN := 0; bitN < missed; bitN++ {
-				bitIdx := bits.TrailingZeros8(result)
-				fieldIdx := i*8 + bitIdx
-				var name string
-				if fieldIdx < len(jsonFieldsNameOfReleaseAttemptsResponse) {
-					name = jsonFieldsNameOfReleaseAttemptsResponse[fieldIdx]
-				} else {
-					name = strconv.Itoa(fieldIdx)
-				}
-				failures = append(failures, validate.FieldError{
-					Name:  name,
-					Error: validate.ErrFieldRequired,
-				})
-				// Reset bit.
-				result &^= 1 << bitIdx
-			}
-		}
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s *ReleaseAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *ReleaseAttemptsResponse) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -10965,112 +10645,6 @@ func (s *StartAttemptsRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *StartAttemptsRequest) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode implements json.Marshaler.
-func (s *StartAttemptsResponse) Encode(e *jx.Encoder) {
-	e.ObjStart()
-	s.encodeFields(e)
-	e.ObjEnd()
-}
-
-// encodeFields encodes fields.
-func (s *StartAttemptsResponse) encodeFields(e *jx.Encoder) {
-	{
-		e.FieldStart("items")
-		e.ArrStart()
-		for _, elem := range s.Items {
-			elem.Encode(e)
-		}
-		e.ArrEnd()
-	}
-}
-
-var jsonFieldsNameOfStartAttemptsResponse = [1]string{
-	0: "items",
-}
-
-// Decode decodes StartAttemptsResponse from json.
-func (s *StartAttemptsResponse) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode StartAttemptsResponse to nil")
-	}
-	var requiredBitSet [1]uint8
-
-	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
-		switch string(k) {
-		case "items":
-			requiredBitSet[0] |= 1 << 0
-			if err := func() error {
-				s.Items = make([]StartResult, 0)
-				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem StartResult
-					if err := elem.Decode(d); err != nil {
-						return err
-					}
-					s.Items = append(s.Items, elem)
-					return nil
-				}); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return errors.Wrap(err, "decode field \"items\"")
-			}
-		default:
-			return d.Skip()
-		}
-		return nil
-	}); err != nil {
-		return errors.Wrap(err, "decode StartAttemptsResponse")
-	}
-	// Validate required fields.
-	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b00000001,
-	} {
-		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
-			// Mask only required fields and check equality to mask using XOR.
-			//
-			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
-			// Bits of fields which would be set are actually bits of missed fields.
-			missed := bits.OnesCount8(result)
-			for bitN := 0; bitN < missed; bitN++ {
-				bitIdx := bits.TrailingZeros8(result)
-				fieldIdx := i*8 + bitIdx
-				var name string
-				if fieldIdx < len(jsonFieldsNameOfStartAttemptsResponse) {
-					name = jsonFieldsNameOfStartAttemptsResponse[fieldIdx]
-				} else {
-					name = strconv.Itoa(fieldIdx)
-				}
-				failures = append(failures, validate.FieldError{
-					Name:  name,
-					Error: validate.ErrFieldRequired,
-				})
-				// Reset bit.
-				result &^= 1 << bitIdx
-			}
-		}
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s *StartAttemptsResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *StartAttemptsResponse) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -12369,112 +11943,6 @@ func (s *SubmitTasksRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *SubmitTasksRequest) UnmarshalJSON(data []byte) error {
-	d := jx.DecodeBytes(data)
-	return s.Decode(d)
-}
-
-// Encode implements json.Marshaler.
-func (s *SubmitTasksResponse) Encode(e *jx.Encoder) {
-	e.ObjStart()
-	s.encodeFields(e)
-	e.ObjEnd()
-}
-
-// encodeFields encodes fields.
-func (s *SubmitTasksResponse) encodeFields(e *jx.Encoder) {
-	{
-		e.FieldStart("items")
-		e.ArrStart()
-		for _, elem := range s.Items {
-			elem.Encode(e)
-		}
-		e.ArrEnd()
-	}
-}
-
-var jsonFieldsNameOfSubmitTasksResponse = [1]string{
-	0: "items",
-}
-
-// Decode decodes SubmitTasksResponse from json.
-func (s *SubmitTasksResponse) Decode(d *jx.Decoder) error {
-	if s == nil {
-		return errors.New("invalid: unable to decode SubmitTasksResponse to nil")
-	}
-	var requiredBitSet [1]uint8
-
-	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
-		switch string(k) {
-		case "items":
-			requiredBitSet[0] |= 1 << 0
-			if err := func() error {
-				s.Items = make([]SubmitResult, 0)
-				if err := d.Arr(func(d *jx.Decoder) error {
-					var elem SubmitResult
-					if err := elem.Decode(d); err != nil {
-						return err
-					}
-					s.Items = append(s.Items, elem)
-					return nil
-				}); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return errors.Wrap(err, "decode field \"items\"")
-			}
-		default:
-			return d.Skip()
-		}
-		return nil
-	}); err != nil {
-		return errors.Wrap(err, "decode SubmitTasksResponse")
-	}
-	// Validate required fields.
-	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
-		0b00000001,
-	} {
-		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
-			// Mask only required fields and check equality to mask using XOR.
-			//
-			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
-			// Bits of fields which would be set are actually bits of missed fields.
-			missed := bits.OnesCount8(result)
-			for bitN := 0; bitN < missed; bitN++ {
-				bitIdx := bits.TrailingZeros8(result)
-				fieldIdx := i*8 + bitIdx
-				var name string
-				if fieldIdx < len(jsonFieldsNameOfSubmitTasksResponse) {
-					name = jsonFieldsNameOfSubmitTasksResponse[fieldIdx]
-				} else {
-					name = strconv.Itoa(fieldIdx)
-				}
-				failures = append(failures, validate.FieldError{
-					Name:  name,
-					Error: validate.ErrFieldRequired,
-				})
-				// Reset bit.
-				result &^= 1 << bitIdx
-			}
-		}
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-
-	return nil
-}
-
-// MarshalJSON implements stdjson.Marshaler.
-func (s *SubmitTasksResponse) MarshalJSON() ([]byte, error) {
-	e := jx.Encoder{}
-	s.Encode(&e)
-	return e.Bytes(), nil
-}
-
-// UnmarshalJSON implements stdjson.Unmarshaler.
-func (s *SubmitTasksResponse) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }

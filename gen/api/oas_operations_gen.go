@@ -42,5 +42,5 @@ const (
 	SubmitTasksOperation          OperationName = "SubmitTasks"
 	UpdateQueueOperation          OperationName = "UpdateQueue"
 	VoidIdempotencyKeyOperation   OperationName = "VoidIdempotencyKey"
-	RawBodiesOperation            OperationName = "RawBodies"
+	RawTypesOperation             OperationName = "RawTypes"
 )

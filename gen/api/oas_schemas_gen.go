@@ -310,7 +310,7 @@ func (s *Attempt) SetResult(val jx.Raw) {
 	s.Result = val
 }
 
-// Why an attempt failed.
+// Why an attempt failed, or how it was cancelled.
 // Ref: #/components/schemas/AttemptError
 type AttemptError struct {
 	// For programs, the worker's own.
@@ -1325,7 +1325,8 @@ type CreateCredentialRequest struct {
 	ActorID OptID `json:"actor_id"`
 	// What it may do; see Access. An unknown action is 400.
 	Actions []string `json:"actions"`
-	// Patterns of queue names; `*` stands for any run of characters. None covers no queue.
+	// Patterns of queue names: `*` stands for any run of characters but `/`, `?` for one. `*` alone covers
+	// every queue, and no pattern at all covers none.
 	Queues []string `json:"queues"`
 	// When it stops working, in the future. Absent means never.
 	ExpiresAt OptDateTime `json:"expires_at"`
@@ -2258,25 +2259,8 @@ func (s *FinishAttemptsRequest) SetItems(val []jx.Raw) {
 	s.Items = val
 }
 
-// What became of each result.
-// Ref: #/components/schemas/FinishAttemptsResponse
-type FinishAttemptsResponse struct {
-	// One result for each item, in order.
-	Items []FinishResult `json:"items"`
-}
-
-// GetItems returns the value of Items.
-func (s *FinishAttemptsResponse) GetItems() []FinishResult {
-	return s.Items
-}
-
-// SetItems sets the value of Items.
-func (s *FinishAttemptsResponse) SetItems(val []FinishResult) {
-	s.Items = val
-}
-
-// What came of one attempt. `error` belongs to `failed` and is required there; `retry` and
-// `retry_after_ms` too are for `failed` only.
+// What came of one attempt. `error` is refused with `succeeded`, `retry` and `retry_after_ms` with
+// every outcome but `failed`.
 // Ref: #/components/schemas/FinishItem
 type FinishItem struct {
 	// The attempt.
@@ -2287,7 +2271,7 @@ type FinishItem struct {
 	// Any JSON of at most 8 MiB. Absent is none.
 	Result jx.Raw          `json:"result"`
 	Error  OptAttemptError `json:"error"`
-	// Whether a failure may be tried again while the budget lasts; false fails the task.
+	// Whether a failure may be tried again while the budget lasts; false fails the task. Absent is true.
 	Retry OptBool `json:"retry"`
 	// Wait before the next attempt, in place of the queue's backoff, milliseconds.
 	RetryAfterMs OptInt64 `json:"retry_after_ms"`
@@ -2507,23 +2491,6 @@ func (s *HeartbeatAttemptsRequest) SetEpoch(val int64) {
 
 // SetItems sets the value of Items.
 func (s *HeartbeatAttemptsRequest) SetItems(val []jx.Raw) {
-	s.Items = val
-}
-
-// What became of each lease.
-// Ref: #/components/schemas/HeartbeatAttemptsResponse
-type HeartbeatAttemptsResponse struct {
-	// One result for each item, in order.
-	Items []HeartbeatResult `json:"items"`
-}
-
-// GetItems returns the value of Items.
-func (s *HeartbeatAttemptsResponse) GetItems() []HeartbeatResult {
-	return s.Items
-}
-
-// SetItems sets the value of Items.
-func (s *HeartbeatAttemptsResponse) SetItems(val []HeartbeatResult) {
 	s.Items = val
 }
 
@@ -3452,52 +3419,6 @@ func (o OptFailure) Or(d Failure) Failure {
 	return d
 }
 
-// NewOptFinishAttemptsResponse returns new OptFinishAttemptsResponse with value set to v.
-func NewOptFinishAttemptsResponse(v FinishAttemptsResponse) OptFinishAttemptsResponse {
-	return OptFinishAttemptsResponse{
-		Value: v,
-		Set:   true,
-	}
-}
-
-// OptFinishAttemptsResponse is optional FinishAttemptsResponse.
-type OptFinishAttemptsResponse struct {
-	Value FinishAttemptsResponse
-	Set   bool
-}
-
-// IsSet returns true if OptFinishAttemptsResponse was set.
-func (o OptFinishAttemptsResponse) IsSet() bool { return o.Set }
-
-// Reset unsets value.
-func (o *OptFinishAttemptsResponse) Reset() {
-	var v FinishAttemptsResponse
-	o.Value = v
-	o.Set = false
-}
-
-// SetTo sets value to v.
-func (o *OptFinishAttemptsResponse) SetTo(v FinishAttemptsResponse) {
-	o.Set = true
-	o.Value = v
-}
-
-// Get returns value and boolean that denotes whether value was set.
-func (o OptFinishAttemptsResponse) Get() (v FinishAttemptsResponse, ok bool) {
-	if !o.Set {
-		return v, false
-	}
-	return o.Value, true
-}
-
-// Or returns value if set, or given parameter if does not.
-func (o OptFinishAttemptsResponse) Or(d FinishAttemptsResponse) FinishAttemptsResponse {
-	if v, ok := o.Get(); ok {
-		return v
-	}
-	return d
-}
-
 // NewOptFinishItem returns new OptFinishItem with value set to v.
 func NewOptFinishItem(v FinishItem) OptFinishItem {
 	return OptFinishItem{
@@ -3544,38 +3465,38 @@ func (o OptFinishItem) Or(d FinishItem) FinishItem {
 	return d
 }
 
-// NewOptHeartbeatAttemptsResponse returns new OptHeartbeatAttemptsResponse with value set to v.
-func NewOptHeartbeatAttemptsResponse(v HeartbeatAttemptsResponse) OptHeartbeatAttemptsResponse {
-	return OptHeartbeatAttemptsResponse{
+// NewOptFinishResult returns new OptFinishResult with value set to v.
+func NewOptFinishResult(v FinishResult) OptFinishResult {
+	return OptFinishResult{
 		Value: v,
 		Set:   true,
 	}
 }
 
-// OptHeartbeatAttemptsResponse is optional HeartbeatAttemptsResponse.
-type OptHeartbeatAttemptsResponse struct {
-	Value HeartbeatAttemptsResponse
+// OptFinishResult is optional FinishResult.
+type OptFinishResult struct {
+	Value FinishResult
 	Set   bool
 }
 
-// IsSet returns true if OptHeartbeatAttemptsResponse was set.
-func (o OptHeartbeatAttemptsResponse) IsSet() bool { return o.Set }
+// IsSet returns true if OptFinishResult was set.
+func (o OptFinishResult) IsSet() bool { return o.Set }
 
 // Reset unsets value.
-func (o *OptHeartbeatAttemptsResponse) Reset() {
-	var v HeartbeatAttemptsResponse
+func (o *OptFinishResult) Reset() {
+	var v FinishResult
 	o.Value = v
 	o.Set = false
 }
 
 // SetTo sets value to v.
-func (o *OptHeartbeatAttemptsResponse) SetTo(v HeartbeatAttemptsResponse) {
+func (o *OptFinishResult) SetTo(v FinishResult) {
 	o.Set = true
 	o.Value = v
 }
 
 // Get returns value and boolean that denotes whether value was set.
-func (o OptHeartbeatAttemptsResponse) Get() (v HeartbeatAttemptsResponse, ok bool) {
+func (o OptFinishResult) Get() (v FinishResult, ok bool) {
 	if !o.Set {
 		return v, false
 	}
@@ -3583,7 +3504,7 @@ func (o OptHeartbeatAttemptsResponse) Get() (v HeartbeatAttemptsResponse, ok boo
 }
 
 // Or returns value if set, or given parameter if does not.
-func (o OptHeartbeatAttemptsResponse) Or(d HeartbeatAttemptsResponse) HeartbeatAttemptsResponse {
+func (o OptFinishResult) Or(d FinishResult) FinishResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -3630,6 +3551,52 @@ func (o OptHeartbeatItem) Get() (v HeartbeatItem, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptHeartbeatItem) Or(d HeartbeatItem) HeartbeatItem {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptHeartbeatResult returns new OptHeartbeatResult with value set to v.
+func NewOptHeartbeatResult(v HeartbeatResult) OptHeartbeatResult {
+	return OptHeartbeatResult{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptHeartbeatResult is optional HeartbeatResult.
+type OptHeartbeatResult struct {
+	Value HeartbeatResult
+	Set   bool
+}
+
+// IsSet returns true if OptHeartbeatResult was set.
+func (o OptHeartbeatResult) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptHeartbeatResult) Reset() {
+	var v HeartbeatResult
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptHeartbeatResult) SetTo(v HeartbeatResult) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptHeartbeatResult) Get() (v HeartbeatResult, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptHeartbeatResult) Or(d HeartbeatResult) HeartbeatResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -3912,38 +3879,38 @@ func (o OptQueueGate) Or(d QueueGate) QueueGate {
 	return d
 }
 
-// NewOptRawBodiesReq returns new OptRawBodiesReq with value set to v.
-func NewOptRawBodiesReq(v RawBodiesReq) OptRawBodiesReq {
-	return OptRawBodiesReq{
+// NewOptRawTypesReq returns new OptRawTypesReq with value set to v.
+func NewOptRawTypesReq(v RawTypesReq) OptRawTypesReq {
+	return OptRawTypesReq{
 		Value: v,
 		Set:   true,
 	}
 }
 
-// OptRawBodiesReq is optional RawBodiesReq.
-type OptRawBodiesReq struct {
-	Value RawBodiesReq
+// OptRawTypesReq is optional RawTypesReq.
+type OptRawTypesReq struct {
+	Value RawTypesReq
 	Set   bool
 }
 
-// IsSet returns true if OptRawBodiesReq was set.
-func (o OptRawBodiesReq) IsSet() bool { return o.Set }
+// IsSet returns true if OptRawTypesReq was set.
+func (o OptRawTypesReq) IsSet() bool { return o.Set }
 
 // Reset unsets value.
-func (o *OptRawBodiesReq) Reset() {
-	var v RawBodiesReq
+func (o *OptRawTypesReq) Reset() {
+	var v RawTypesReq
 	o.Value = v
 	o.Set = false
 }
 
 // SetTo sets value to v.
-func (o *OptRawBodiesReq) SetTo(v RawBodiesReq) {
+func (o *OptRawTypesReq) SetTo(v RawTypesReq) {
 	o.Set = true
 	o.Value = v
 }
 
 // Get returns value and boolean that denotes whether value was set.
-func (o OptRawBodiesReq) Get() (v RawBodiesReq, ok bool) {
+func (o OptRawTypesReq) Get() (v RawTypesReq, ok bool) {
 	if !o.Set {
 		return v, false
 	}
@@ -3951,53 +3918,7 @@ func (o OptRawBodiesReq) Get() (v RawBodiesReq, ok bool) {
 }
 
 // Or returns value if set, or given parameter if does not.
-func (o OptRawBodiesReq) Or(d RawBodiesReq) RawBodiesReq {
-	if v, ok := o.Get(); ok {
-		return v
-	}
-	return d
-}
-
-// NewOptReleaseAttemptsResponse returns new OptReleaseAttemptsResponse with value set to v.
-func NewOptReleaseAttemptsResponse(v ReleaseAttemptsResponse) OptReleaseAttemptsResponse {
-	return OptReleaseAttemptsResponse{
-		Value: v,
-		Set:   true,
-	}
-}
-
-// OptReleaseAttemptsResponse is optional ReleaseAttemptsResponse.
-type OptReleaseAttemptsResponse struct {
-	Value ReleaseAttemptsResponse
-	Set   bool
-}
-
-// IsSet returns true if OptReleaseAttemptsResponse was set.
-func (o OptReleaseAttemptsResponse) IsSet() bool { return o.Set }
-
-// Reset unsets value.
-func (o *OptReleaseAttemptsResponse) Reset() {
-	var v ReleaseAttemptsResponse
-	o.Value = v
-	o.Set = false
-}
-
-// SetTo sets value to v.
-func (o *OptReleaseAttemptsResponse) SetTo(v ReleaseAttemptsResponse) {
-	o.Set = true
-	o.Value = v
-}
-
-// Get returns value and boolean that denotes whether value was set.
-func (o OptReleaseAttemptsResponse) Get() (v ReleaseAttemptsResponse, ok bool) {
-	if !o.Set {
-		return v, false
-	}
-	return o.Value, true
-}
-
-// Or returns value if set, or given parameter if does not.
-func (o OptReleaseAttemptsResponse) Or(d ReleaseAttemptsResponse) ReleaseAttemptsResponse {
+func (o OptRawTypesReq) Or(d RawTypesReq) RawTypesReq {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4044,6 +3965,52 @@ func (o OptReleaseItem) Get() (v ReleaseItem, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptReleaseItem) Or(d ReleaseItem) ReleaseItem {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptReleaseResult returns new OptReleaseResult with value set to v.
+func NewOptReleaseResult(v ReleaseResult) OptReleaseResult {
+	return OptReleaseResult{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptReleaseResult is optional ReleaseResult.
+type OptReleaseResult struct {
+	Value ReleaseResult
+	Set   bool
+}
+
+// IsSet returns true if OptReleaseResult was set.
+func (o OptReleaseResult) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptReleaseResult) Reset() {
+	var v ReleaseResult
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptReleaseResult) SetTo(v ReleaseResult) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptReleaseResult) Get() (v ReleaseResult, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptReleaseResult) Or(d ReleaseResult) ReleaseResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4280,52 +4247,6 @@ func (o OptRotateCredentialRequest) Or(d RotateCredentialRequest) RotateCredenti
 	return d
 }
 
-// NewOptStartAttemptsResponse returns new OptStartAttemptsResponse with value set to v.
-func NewOptStartAttemptsResponse(v StartAttemptsResponse) OptStartAttemptsResponse {
-	return OptStartAttemptsResponse{
-		Value: v,
-		Set:   true,
-	}
-}
-
-// OptStartAttemptsResponse is optional StartAttemptsResponse.
-type OptStartAttemptsResponse struct {
-	Value StartAttemptsResponse
-	Set   bool
-}
-
-// IsSet returns true if OptStartAttemptsResponse was set.
-func (o OptStartAttemptsResponse) IsSet() bool { return o.Set }
-
-// Reset unsets value.
-func (o *OptStartAttemptsResponse) Reset() {
-	var v StartAttemptsResponse
-	o.Value = v
-	o.Set = false
-}
-
-// SetTo sets value to v.
-func (o *OptStartAttemptsResponse) SetTo(v StartAttemptsResponse) {
-	o.Set = true
-	o.Value = v
-}
-
-// Get returns value and boolean that denotes whether value was set.
-func (o OptStartAttemptsResponse) Get() (v StartAttemptsResponse, ok bool) {
-	if !o.Set {
-		return v, false
-	}
-	return o.Value, true
-}
-
-// Or returns value if set, or given parameter if does not.
-func (o OptStartAttemptsResponse) Or(d StartAttemptsResponse) StartAttemptsResponse {
-	if v, ok := o.Get(); ok {
-		return v
-	}
-	return d
-}
-
 // NewOptStartItem returns new OptStartItem with value set to v.
 func NewOptStartItem(v StartItem) OptStartItem {
 	return OptStartItem{
@@ -4366,6 +4287,52 @@ func (o OptStartItem) Get() (v StartItem, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptStartItem) Or(d StartItem) StartItem {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptStartResult returns new OptStartResult with value set to v.
+func NewOptStartResult(v StartResult) OptStartResult {
+	return OptStartResult{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptStartResult is optional StartResult.
+type OptStartResult struct {
+	Value StartResult
+	Set   bool
+}
+
+// IsSet returns true if OptStartResult was set.
+func (o OptStartResult) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptStartResult) Reset() {
+	var v StartResult
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptStartResult) SetTo(v StartResult) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptStartResult) Get() (v StartResult, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptStartResult) Or(d StartResult) StartResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4556,38 +4523,38 @@ func (o OptSubmitItem) Or(d SubmitItem) SubmitItem {
 	return d
 }
 
-// NewOptSubmitTasksResponse returns new OptSubmitTasksResponse with value set to v.
-func NewOptSubmitTasksResponse(v SubmitTasksResponse) OptSubmitTasksResponse {
-	return OptSubmitTasksResponse{
+// NewOptSubmitResult returns new OptSubmitResult with value set to v.
+func NewOptSubmitResult(v SubmitResult) OptSubmitResult {
+	return OptSubmitResult{
 		Value: v,
 		Set:   true,
 	}
 }
 
-// OptSubmitTasksResponse is optional SubmitTasksResponse.
-type OptSubmitTasksResponse struct {
-	Value SubmitTasksResponse
+// OptSubmitResult is optional SubmitResult.
+type OptSubmitResult struct {
+	Value SubmitResult
 	Set   bool
 }
 
-// IsSet returns true if OptSubmitTasksResponse was set.
-func (o OptSubmitTasksResponse) IsSet() bool { return o.Set }
+// IsSet returns true if OptSubmitResult was set.
+func (o OptSubmitResult) IsSet() bool { return o.Set }
 
 // Reset unsets value.
-func (o *OptSubmitTasksResponse) Reset() {
-	var v SubmitTasksResponse
+func (o *OptSubmitResult) Reset() {
+	var v SubmitResult
 	o.Value = v
 	o.Set = false
 }
 
 // SetTo sets value to v.
-func (o *OptSubmitTasksResponse) SetTo(v SubmitTasksResponse) {
+func (o *OptSubmitResult) SetTo(v SubmitResult) {
 	o.Set = true
 	o.Value = v
 }
 
 // Get returns value and boolean that denotes whether value was set.
-func (o OptSubmitTasksResponse) Get() (v SubmitTasksResponse, ok bool) {
+func (o OptSubmitResult) Get() (v SubmitResult, ok bool) {
 	if !o.Set {
 		return v, false
 	}
@@ -4595,7 +4562,7 @@ func (o OptSubmitTasksResponse) Get() (v SubmitTasksResponse, ok bool) {
 }
 
 // Or returns value if set, or given parameter if does not.
-func (o OptSubmitTasksResponse) Or(d SubmitTasksResponse) SubmitTasksResponse {
+func (o OptSubmitResult) Or(d SubmitResult) SubmitResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4940,11 +4907,11 @@ func (s *Problem) SetErrors(val []ProblemFault) {
 // One fault of a request.
 // Ref: #/components/schemas/ProblemFault
 type ProblemFault struct {
-	// JSON Pointer (RFC 6901) into the body, empty for the whole of it, from the root of the item in a
-	// batch. A fault outside the body is at `header/<name>`, `query/<name>` or `path/<name>`, without a
-	// leading slash.
+	// JSON Pointer (RFC 6901) into the body, in the problem of a batch's item into that item; empty for
+	// the whole. A fault outside the body has the name of its header or parameter, such as
+	// `Idempotency-Key` or `limit`.
 	Pointer string `json:"pointer"`
-	// What kind of fault, such as `required`, `unknown_field`, `pattern`, `too_deep`.
+	// What kind of fault, such as `duplicate_key` or `too_deep`. New ones may appear.
 	Code string `json:"code"`
 	// The same, for people.
 	Detail string `json:"detail"`
@@ -5379,152 +5346,152 @@ func (s *QueueList) SetNextCursor(val OptString) {
 	s.NextCursor = val
 }
 
-// RawBodiesNoContent is response for RawBodies operation.
-type RawBodiesNoContent struct{}
+// RawTypesNoContent is response for RawTypes operation.
+type RawTypesNoContent struct{}
 
-type RawBodiesReq struct {
-	SubmitItem        OptSubmitItem                `json:"submit_item"`
-	SubmitResponse    OptSubmitTasksResponse       `json:"submit_response"`
-	StartItem         OptStartItem                 `json:"start_item"`
-	StartResponse     OptStartAttemptsResponse     `json:"start_response"`
-	HeartbeatItem     OptHeartbeatItem             `json:"heartbeat_item"`
-	HeartbeatResponse OptHeartbeatAttemptsResponse `json:"heartbeat_response"`
-	FinishItem        OptFinishItem                `json:"finish_item"`
-	FinishResponse    OptFinishAttemptsResponse    `json:"finish_response"`
-	ReleaseItem       OptReleaseItem               `json:"release_item"`
-	ReleaseResponse   OptReleaseAttemptsResponse   `json:"release_response"`
-	AcceptanceReceipt OptAcceptanceReceipt         `json:"acceptance_receipt"`
-	IssuedCredential  OptIssuedCredential          `json:"issued_credential"`
-	QueueGate         OptQueueGate                 `json:"queue_gate"`
+type RawTypesReq struct {
+	SubmitItem        OptSubmitItem        `json:"submit_item"`
+	SubmitResult      OptSubmitResult      `json:"submit_result"`
+	StartItem         OptStartItem         `json:"start_item"`
+	StartResult       OptStartResult       `json:"start_result"`
+	HeartbeatItem     OptHeartbeatItem     `json:"heartbeat_item"`
+	HeartbeatResult   OptHeartbeatResult   `json:"heartbeat_result"`
+	FinishItem        OptFinishItem        `json:"finish_item"`
+	FinishResult      OptFinishResult      `json:"finish_result"`
+	ReleaseItem       OptReleaseItem       `json:"release_item"`
+	ReleaseResult     OptReleaseResult     `json:"release_result"`
+	AcceptanceReceipt OptAcceptanceReceipt `json:"acceptance_receipt"`
+	IssuedCredential  OptIssuedCredential  `json:"issued_credential"`
+	QueueGate         OptQueueGate         `json:"queue_gate"`
 }
 
 // GetSubmitItem returns the value of SubmitItem.
-func (s *RawBodiesReq) GetSubmitItem() OptSubmitItem {
+func (s *RawTypesReq) GetSubmitItem() OptSubmitItem {
 	return s.SubmitItem
 }
 
-// GetSubmitResponse returns the value of SubmitResponse.
-func (s *RawBodiesReq) GetSubmitResponse() OptSubmitTasksResponse {
-	return s.SubmitResponse
+// GetSubmitResult returns the value of SubmitResult.
+func (s *RawTypesReq) GetSubmitResult() OptSubmitResult {
+	return s.SubmitResult
 }
 
 // GetStartItem returns the value of StartItem.
-func (s *RawBodiesReq) GetStartItem() OptStartItem {
+func (s *RawTypesReq) GetStartItem() OptStartItem {
 	return s.StartItem
 }
 
-// GetStartResponse returns the value of StartResponse.
-func (s *RawBodiesReq) GetStartResponse() OptStartAttemptsResponse {
-	return s.StartResponse
+// GetStartResult returns the value of StartResult.
+func (s *RawTypesReq) GetStartResult() OptStartResult {
+	return s.StartResult
 }
 
 // GetHeartbeatItem returns the value of HeartbeatItem.
-func (s *RawBodiesReq) GetHeartbeatItem() OptHeartbeatItem {
+func (s *RawTypesReq) GetHeartbeatItem() OptHeartbeatItem {
 	return s.HeartbeatItem
 }
 
-// GetHeartbeatResponse returns the value of HeartbeatResponse.
-func (s *RawBodiesReq) GetHeartbeatResponse() OptHeartbeatAttemptsResponse {
-	return s.HeartbeatResponse
+// GetHeartbeatResult returns the value of HeartbeatResult.
+func (s *RawTypesReq) GetHeartbeatResult() OptHeartbeatResult {
+	return s.HeartbeatResult
 }
 
 // GetFinishItem returns the value of FinishItem.
-func (s *RawBodiesReq) GetFinishItem() OptFinishItem {
+func (s *RawTypesReq) GetFinishItem() OptFinishItem {
 	return s.FinishItem
 }
 
-// GetFinishResponse returns the value of FinishResponse.
-func (s *RawBodiesReq) GetFinishResponse() OptFinishAttemptsResponse {
-	return s.FinishResponse
+// GetFinishResult returns the value of FinishResult.
+func (s *RawTypesReq) GetFinishResult() OptFinishResult {
+	return s.FinishResult
 }
 
 // GetReleaseItem returns the value of ReleaseItem.
-func (s *RawBodiesReq) GetReleaseItem() OptReleaseItem {
+func (s *RawTypesReq) GetReleaseItem() OptReleaseItem {
 	return s.ReleaseItem
 }
 
-// GetReleaseResponse returns the value of ReleaseResponse.
-func (s *RawBodiesReq) GetReleaseResponse() OptReleaseAttemptsResponse {
-	return s.ReleaseResponse
+// GetReleaseResult returns the value of ReleaseResult.
+func (s *RawTypesReq) GetReleaseResult() OptReleaseResult {
+	return s.ReleaseResult
 }
 
 // GetAcceptanceReceipt returns the value of AcceptanceReceipt.
-func (s *RawBodiesReq) GetAcceptanceReceipt() OptAcceptanceReceipt {
+func (s *RawTypesReq) GetAcceptanceReceipt() OptAcceptanceReceipt {
 	return s.AcceptanceReceipt
 }
 
 // GetIssuedCredential returns the value of IssuedCredential.
-func (s *RawBodiesReq) GetIssuedCredential() OptIssuedCredential {
+func (s *RawTypesReq) GetIssuedCredential() OptIssuedCredential {
 	return s.IssuedCredential
 }
 
 // GetQueueGate returns the value of QueueGate.
-func (s *RawBodiesReq) GetQueueGate() OptQueueGate {
+func (s *RawTypesReq) GetQueueGate() OptQueueGate {
 	return s.QueueGate
 }
 
 // SetSubmitItem sets the value of SubmitItem.
-func (s *RawBodiesReq) SetSubmitItem(val OptSubmitItem) {
+func (s *RawTypesReq) SetSubmitItem(val OptSubmitItem) {
 	s.SubmitItem = val
 }
 
-// SetSubmitResponse sets the value of SubmitResponse.
-func (s *RawBodiesReq) SetSubmitResponse(val OptSubmitTasksResponse) {
-	s.SubmitResponse = val
+// SetSubmitResult sets the value of SubmitResult.
+func (s *RawTypesReq) SetSubmitResult(val OptSubmitResult) {
+	s.SubmitResult = val
 }
 
 // SetStartItem sets the value of StartItem.
-func (s *RawBodiesReq) SetStartItem(val OptStartItem) {
+func (s *RawTypesReq) SetStartItem(val OptStartItem) {
 	s.StartItem = val
 }
 
-// SetStartResponse sets the value of StartResponse.
-func (s *RawBodiesReq) SetStartResponse(val OptStartAttemptsResponse) {
-	s.StartResponse = val
+// SetStartResult sets the value of StartResult.
+func (s *RawTypesReq) SetStartResult(val OptStartResult) {
+	s.StartResult = val
 }
 
 // SetHeartbeatItem sets the value of HeartbeatItem.
-func (s *RawBodiesReq) SetHeartbeatItem(val OptHeartbeatItem) {
+func (s *RawTypesReq) SetHeartbeatItem(val OptHeartbeatItem) {
 	s.HeartbeatItem = val
 }
 
-// SetHeartbeatResponse sets the value of HeartbeatResponse.
-func (s *RawBodiesReq) SetHeartbeatResponse(val OptHeartbeatAttemptsResponse) {
-	s.HeartbeatResponse = val
+// SetHeartbeatResult sets the value of HeartbeatResult.
+func (s *RawTypesReq) SetHeartbeatResult(val OptHeartbeatResult) {
+	s.HeartbeatResult = val
 }
 
 // SetFinishItem sets the value of FinishItem.
-func (s *RawBodiesReq) SetFinishItem(val OptFinishItem) {
+func (s *RawTypesReq) SetFinishItem(val OptFinishItem) {
 	s.FinishItem = val
 }
 
-// SetFinishResponse sets the value of FinishResponse.
-func (s *RawBodiesReq) SetFinishResponse(val OptFinishAttemptsResponse) {
-	s.FinishResponse = val
+// SetFinishResult sets the value of FinishResult.
+func (s *RawTypesReq) SetFinishResult(val OptFinishResult) {
+	s.FinishResult = val
 }
 
 // SetReleaseItem sets the value of ReleaseItem.
-func (s *RawBodiesReq) SetReleaseItem(val OptReleaseItem) {
+func (s *RawTypesReq) SetReleaseItem(val OptReleaseItem) {
 	s.ReleaseItem = val
 }
 
-// SetReleaseResponse sets the value of ReleaseResponse.
-func (s *RawBodiesReq) SetReleaseResponse(val OptReleaseAttemptsResponse) {
-	s.ReleaseResponse = val
+// SetReleaseResult sets the value of ReleaseResult.
+func (s *RawTypesReq) SetReleaseResult(val OptReleaseResult) {
+	s.ReleaseResult = val
 }
 
 // SetAcceptanceReceipt sets the value of AcceptanceReceipt.
-func (s *RawBodiesReq) SetAcceptanceReceipt(val OptAcceptanceReceipt) {
+func (s *RawTypesReq) SetAcceptanceReceipt(val OptAcceptanceReceipt) {
 	s.AcceptanceReceipt = val
 }
 
 // SetIssuedCredential sets the value of IssuedCredential.
-func (s *RawBodiesReq) SetIssuedCredential(val OptIssuedCredential) {
+func (s *RawTypesReq) SetIssuedCredential(val OptIssuedCredential) {
 	s.IssuedCredential = val
 }
 
 // SetQueueGate sets the value of QueueGate.
-func (s *RawBodiesReq) SetQueueGate(val OptQueueGate) {
+func (s *RawTypesReq) SetQueueGate(val OptQueueGate) {
 	s.QueueGate = val
 }
 
@@ -5579,23 +5546,6 @@ func (s *ReleaseAttemptsRequest) SetItems(val []jx.Raw) {
 // SetClaimSeq sets the value of ClaimSeq.
 func (s *ReleaseAttemptsRequest) SetClaimSeq(val OptInt64) {
 	s.ClaimSeq = val
-}
-
-// What became of each offer.
-// Ref: #/components/schemas/ReleaseAttemptsResponse
-type ReleaseAttemptsResponse struct {
-	// One result for each item, in order, or one for each offer of the claim.
-	Items []ReleaseResult `json:"items"`
-}
-
-// GetItems returns the value of Items.
-func (s *ReleaseAttemptsResponse) GetItems() []ReleaseResult {
-	return s.Items
-}
-
-// SetItems sets the value of Items.
-func (s *ReleaseAttemptsResponse) SetItems(val []ReleaseResult) {
-	s.Items = val
 }
 
 // An offer to give back.
@@ -5759,8 +5709,9 @@ func (s *RenewedAttempt) SetCancelRequested(val bool) {
 	s.CancelRequested = val
 }
 
-// `accept_evidence`: the task succeeded with the result of that evidence. `retry`: queued again, with
-// one attempt more if none is left. `fail`: failed. `cancel`: cancelled.
+// `accept_evidence`: the task succeeded with the result of that evidence. `retry`: queued again as by
+// `retryTask`, with a new budget of attempts. `fail`: failed, with what led to the review as its
+// failure. `cancel`: cancelled.
 // Ref: #/components/schemas/Resolution
 type Resolution string
 
@@ -6161,23 +6112,6 @@ func (s *StartAttemptsRequest) SetEpoch(val int64) {
 
 // SetItems sets the value of Items.
 func (s *StartAttemptsRequest) SetItems(val []jx.Raw) {
-	s.Items = val
-}
-
-// What became of each offer.
-// Ref: #/components/schemas/StartAttemptsResponse
-type StartAttemptsResponse struct {
-	// One result for each item, in order.
-	Items []StartResult `json:"items"`
-}
-
-// GetItems returns the value of Items.
-func (s *StartAttemptsResponse) GetItems() []StartResult {
-	return s.Items
-}
-
-// SetItems sets the value of Items.
-func (s *StartAttemptsResponse) SetItems(val []StartResult) {
 	s.Items = val
 }
 
@@ -6708,23 +6642,6 @@ func (s *SubmitTasksRequest) GetItems() []jx.Raw {
 
 // SetItems sets the value of Items.
 func (s *SubmitTasksRequest) SetItems(val []jx.Raw) {
-	s.Items = val
-}
-
-// What became of each task of a batch.
-// Ref: #/components/schemas/SubmitTasksResponse
-type SubmitTasksResponse struct {
-	// One result for each item, in order.
-	Items []SubmitResult `json:"items"`
-}
-
-// GetItems returns the value of Items.
-func (s *SubmitTasksResponse) GetItems() []SubmitResult {
-	return s.Items
-}
-
-// SetItems sets the value of Items.
-func (s *SubmitTasksResponse) SetItems(val []SubmitResult) {
 	s.Items = val
 }
 

@@ -17,7 +17,7 @@ type Handler interface {
 	// next heartbeat, and what it then reports decides: a success still counts as succeeded; an
 	// acknowledgement, or a failure that could be retried, cancels. If its lease is lost instead, it is
 	// cancelled under the queue's policy `retry` and goes to review under `review`. A task in review is
-	// ended by `resolveTask`. Needs `tasks:operate`.
+	// ended by `resolveTask`. Needs `tasks:manage`.
 	//
 	// A repeat gets the first reply. Under another Idempotency-Key a cancelled task, or one already asked
 	// to stop, is returned as it is. In a race with a start, either the task is cancelled and the start
@@ -127,14 +127,14 @@ type Handler interface {
 	GetEvidence(ctx context.Context, params GetEvidenceParams) (*Evidence, error)
 	// GetQueue implements getQueue operation.
 	//
-	// One queue with its policy. Needs `tasks:read`.
+	// One queue with its policy. Needs `queues:read`.
 	//
 	// GET /v1/queues/{queue_id}
 	GetQueue(ctx context.Context, params GetQueueParams) (*QueueHeaders, error)
 	// GetQueueDepth implements getQueueDepth operation.
 	//
 	// Counts by state, each exact up to 10,000 and `capped` from there, and the age of the oldest ready
-	// task. The cost is bounded whatever the queue holds. Needs `tasks:read`.
+	// task. The cost is bounded whatever the queue holds. Needs `queues:read`.
 	//
 	// GET /v1/queues/{queue_id}/depth
 	GetQueueDepth(ctx context.Context, params GetQueueDepthParams) (*QueueDepth, error)
@@ -195,14 +195,15 @@ type Handler interface {
 	// there is nothing new yet. Needs `events:read`, which covers the whole namespace whatever the queue
 	// patterns.
 	//
-	// Errors: `cursor_invalid` if events after `after` were already removed by retention.
+	// Errors: `events_trimmed` if retention has already removed events above `after`: what was missed is
+	// gone.
 	//
 	// GET /v1/events
 	ListEvents(ctx context.Context, params ListEventsParams) (*EventPage, error)
 	// ListQueues implements listQueues operation.
 	//
 	// The queues that the credential's patterns cover, newest first. `name` looks one up: the page then
-	// holds it or nothing. Needs `tasks:read`.
+	// holds it or nothing. Needs `queues:read`.
 	//
 	// Errors: `cursor_invalid`.
 	//
@@ -297,7 +298,7 @@ type Handler interface {
 	//
 	// Ends the review of a task whose outcome nobody could know, by a person's decision and with a reason,
 	// which is audited. If-Match is required, so that the decision is about what was seen. Needs
-	// `tasks:operate`.
+	// `tasks:manage`.
 	//
 	// A repeat gets the first reply. Of two decisions with one tag, one wins and the other gets
 	// `revision_mismatch`.
@@ -321,7 +322,7 @@ type Handler interface {
 	// RetryTask implements retryTask operation.
 	//
 	// Queues a failed task again with a new budget of attempts, counted from none used. Its deadline is
-	// removed if it has passed, and kept otherwise. Needs `tasks:operate`.
+	// removed if it has passed, and kept otherwise. Needs `tasks:manage`.
 	//
 	// A repeat gets the first reply, even after the task has run again. Of two under different keys, one
 	// queues the task and the other gets `state_conflict`.

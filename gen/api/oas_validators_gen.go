@@ -663,7 +663,7 @@ func (s *CreateCredentialRequest) Validate() error {
 					MaxLengthSet:  false,
 					Email:         false,
 					Hostname:      false,
-					Regex:         regexMap["^[A-Za-z0-9._:/*-]{1,128}$"],
+					Regex:         regexMap["^[A-Za-z0-9._:/*?-]{1,128}$"],
 					MinNumeric:    0,
 					MinNumericSet: false,
 					MaxNumeric:    0,
@@ -1235,46 +1235,6 @@ func (s *FinishAttemptsRequest) Validate() error {
 	return nil
 }
 
-func (s *FinishAttemptsResponse) Validate() error {
-	if s == nil {
-		return validate.ErrNilPointer
-	}
-
-	var failures []validate.FieldError
-	if err := func() error {
-		if s.Items == nil {
-			return errors.New("nil is invalid value")
-		}
-		var failures []validate.FieldError
-		for i, elem := range s.Items {
-			if err := func() error {
-				if err := elem.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				failures = append(failures, validate.FieldError{
-					Name:  fmt.Sprintf("[%d]", i),
-					Error: err,
-				})
-			}
-		}
-		if len(failures) > 0 {
-			return &validate.Error{Fields: failures}
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "items",
-			Error: err,
-		})
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-	return nil
-}
-
 func (s *FinishItem) Validate() error {
 	if s == nil {
 		return validate.ErrNilPointer
@@ -1446,29 +1406,6 @@ func (s *HeartbeatAttemptsRequest) Validate() error {
 			MaxLengthSet: true,
 		}).ValidateLength(len(s.Items)); err != nil {
 			return errors.Wrap(err, "array")
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "items",
-			Error: err,
-		})
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-	return nil
-}
-
-func (s *HeartbeatAttemptsResponse) Validate() error {
-	if s == nil {
-		return validate.ErrNilPointer
-	}
-
-	var failures []validate.FieldError
-	if err := func() error {
-		if s.Items == nil {
-			return errors.New("nil is invalid value")
 		}
 		return nil
 	}(); err != nil {
@@ -1990,7 +1927,7 @@ func (s *QueueList) Validate() error {
 	return nil
 }
 
-func (s *RawBodiesReq) Validate() error {
+func (s *RawTypesReq) Validate() error {
 	if s == nil {
 		return validate.ErrNilPointer
 	}
@@ -2015,24 +1952,6 @@ func (s *RawBodiesReq) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.SubmitResponse.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "submit_response",
-			Error: err,
-		})
-	}
-	if err := func() error {
 		if value, ok := s.StartItem.Get(); ok {
 			if err := func() error {
 				if err := value.Validate(); err != nil {
@@ -2051,7 +1970,7 @@ func (s *RawBodiesReq) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.StartResponse.Get(); ok {
+		if value, ok := s.StartResult.Get(); ok {
 			if err := func() error {
 				if err := value.Validate(); err != nil {
 					return err
@@ -2064,7 +1983,7 @@ func (s *RawBodiesReq) Validate() error {
 		return nil
 	}(); err != nil {
 		failures = append(failures, validate.FieldError{
-			Name:  "start_response",
+			Name:  "start_result",
 			Error: err,
 		})
 	}
@@ -2087,24 +2006,6 @@ func (s *RawBodiesReq) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.HeartbeatResponse.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "heartbeat_response",
-			Error: err,
-		})
-	}
-	if err := func() error {
 		if value, ok := s.FinishItem.Get(); ok {
 			if err := func() error {
 				if err := value.Validate(); err != nil {
@@ -2123,7 +2024,7 @@ func (s *RawBodiesReq) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.FinishResponse.Get(); ok {
+		if value, ok := s.FinishResult.Get(); ok {
 			if err := func() error {
 				if err := value.Validate(); err != nil {
 					return err
@@ -2136,7 +2037,7 @@ func (s *RawBodiesReq) Validate() error {
 		return nil
 	}(); err != nil {
 		failures = append(failures, validate.FieldError{
-			Name:  "finish_response",
+			Name:  "finish_result",
 			Error: err,
 		})
 	}
@@ -2159,7 +2060,7 @@ func (s *RawBodiesReq) Validate() error {
 		})
 	}
 	if err := func() error {
-		if value, ok := s.ReleaseResponse.Get(); ok {
+		if value, ok := s.ReleaseResult.Get(); ok {
 			if err := func() error {
 				if err := value.Validate(); err != nil {
 					return err
@@ -2172,7 +2073,7 @@ func (s *RawBodiesReq) Validate() error {
 		return nil
 	}(); err != nil {
 		failures = append(failures, validate.FieldError{
-			Name:  "release_response",
+			Name:  "release_result",
 			Error: err,
 		})
 	}
@@ -2289,46 +2190,6 @@ func (s *ReleaseAttemptsRequest) Validate() error {
 	}(); err != nil {
 		failures = append(failures, validate.FieldError{
 			Name:  "claim_seq",
-			Error: err,
-		})
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-	return nil
-}
-
-func (s *ReleaseAttemptsResponse) Validate() error {
-	if s == nil {
-		return validate.ErrNilPointer
-	}
-
-	var failures []validate.FieldError
-	if err := func() error {
-		if s.Items == nil {
-			return errors.New("nil is invalid value")
-		}
-		var failures []validate.FieldError
-		for i, elem := range s.Items {
-			if err := func() error {
-				if err := elem.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				failures = append(failures, validate.FieldError{
-					Name:  fmt.Sprintf("[%d]", i),
-					Error: err,
-				})
-			}
-		}
-		if len(failures) > 0 {
-			return &validate.Error{Fields: failures}
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "items",
 			Error: err,
 		})
 	}
@@ -2742,46 +2603,6 @@ func (s *StartAttemptsRequest) Validate() error {
 			MaxLengthSet: true,
 		}).ValidateLength(len(s.Items)); err != nil {
 			return errors.Wrap(err, "array")
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "items",
-			Error: err,
-		})
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-	return nil
-}
-
-func (s *StartAttemptsResponse) Validate() error {
-	if s == nil {
-		return validate.ErrNilPointer
-	}
-
-	var failures []validate.FieldError
-	if err := func() error {
-		if s.Items == nil {
-			return errors.New("nil is invalid value")
-		}
-		var failures []validate.FieldError
-		for i, elem := range s.Items {
-			if err := func() error {
-				if err := elem.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				failures = append(failures, validate.FieldError{
-					Name:  fmt.Sprintf("[%d]", i),
-					Error: err,
-				})
-			}
-		}
-		if len(failures) > 0 {
-			return &validate.Error{Fields: failures}
 		}
 		return nil
 	}(); err != nil {
@@ -3278,29 +3099,6 @@ func (s *SubmitTasksRequest) Validate() error {
 			MaxLengthSet: true,
 		}).ValidateLength(len(s.Items)); err != nil {
 			return errors.Wrap(err, "array")
-		}
-		return nil
-	}(); err != nil {
-		failures = append(failures, validate.FieldError{
-			Name:  "items",
-			Error: err,
-		})
-	}
-	if len(failures) > 0 {
-		return &validate.Error{Fields: failures}
-	}
-	return nil
-}
-
-func (s *SubmitTasksResponse) Validate() error {
-	if s == nil {
-		return validate.ErrNilPointer
-	}
-
-	var failures []validate.FieldError
-	if err := func() error {
-		if s.Items == nil {
-			return errors.New("nil is invalid value")
 		}
 		return nil
 	}(); err != nil {

@@ -15,12 +15,12 @@ import (
 )
 
 var regexMap = map[string]ogenregex.Regexp{
-	"^(0|[1-9][0-9]{0,18})$":     ogenregex.MustCompile("^(0|[1-9][0-9]{0,18})$"),
-	"^[!-~]{1,128}$":             ogenregex.MustCompile("^[!-~]{1,128}$"),
-	"^[0-9a-f]{32}$":             ogenregex.MustCompile("^[0-9a-f]{32}$"),
-	"^[A-Za-z0-9._:/*-]{1,128}$": ogenregex.MustCompile("^[A-Za-z0-9._:/*-]{1,128}$"),
-	"^[A-Za-z0-9._:/-]{1,128}$":  ogenregex.MustCompile("^[A-Za-z0-9._:/-]{1,128}$"),
-	"^[A-Za-z0-9._:/@-]{1,128}$": ogenregex.MustCompile("^[A-Za-z0-9._:/@-]{1,128}$"),
+	"^(0|[1-9][0-9]{0,18})$":      ogenregex.MustCompile("^(0|[1-9][0-9]{0,18})$"),
+	"^[!-~]{1,128}$":              ogenregex.MustCompile("^[!-~]{1,128}$"),
+	"^[0-9a-f]{32}$":              ogenregex.MustCompile("^[0-9a-f]{32}$"),
+	"^[A-Za-z0-9._:/*?-]{1,128}$": ogenregex.MustCompile("^[A-Za-z0-9._:/*?-]{1,128}$"),
+	"^[A-Za-z0-9._:/-]{1,128}$":   ogenregex.MustCompile("^[A-Za-z0-9._:/-]{1,128}$"),
+	"^[A-Za-z0-9._:/@-]{1,128}$":  ogenregex.MustCompile("^[A-Za-z0-9._:/@-]{1,128}$"),
 }
 var (
 	// Allocate option closure once.

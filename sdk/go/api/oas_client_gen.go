@@ -95,7 +95,7 @@ type Invoker interface {
 	// next heartbeat, and what it then reports decides: a success still counts as succeeded; an
 	// acknowledgement, or a failure that could be retried, cancels. If its lease is lost instead, it is
 	// cancelled under the queue's policy `retry` and goes to review under `review`. A task in review is
-	// ended by `resolveTask`. Needs `tasks:operate`.
+	// ended by `resolveTask`. Needs `tasks:manage`.
 	//
 	// A repeat gets the first reply. Under another Idempotency-Key a cancelled task, or one already asked
 	// to stop, is returned as it is. In a race with a start, either the task is cancelled and the start
@@ -205,14 +205,14 @@ type Invoker interface {
 	GetEvidence(ctx context.Context, params GetEvidenceParams, options ...RequestOption) (*Evidence, error)
 	// GetQueue invokes getQueue operation.
 	//
-	// One queue with its policy. Needs `tasks:read`.
+	// One queue with its policy. Needs `queues:read`.
 	//
 	// GET /v1/queues/{queue_id}
 	GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*GetQueueOKHeaders, error)
 	// GetQueueDepth invokes getQueueDepth operation.
 	//
 	// Counts by state, each exact up to 10,000 and `capped` from there, and the age of the oldest ready
-	// task. The cost is bounded whatever the queue holds. Needs `tasks:read`.
+	// task. The cost is bounded whatever the queue holds. Needs `queues:read`.
 	//
 	// GET /v1/queues/{queue_id}/depth
 	GetQueueDepth(ctx context.Context, params GetQueueDepthParams, options ...RequestOption) (*QueueDepth, error)
@@ -273,14 +273,15 @@ type Invoker interface {
 	// there is nothing new yet. Needs `events:read`, which covers the whole namespace whatever the queue
 	// patterns.
 	//
-	// Errors: `cursor_invalid` if events after `after` were already removed by retention.
+	// Errors: `events_trimmed` if retention has already removed events above `after`: what was missed is
+	// gone.
 	//
 	// GET /v1/events
 	ListEvents(ctx context.Context, params ListEventsParams, options ...RequestOption) (*EventPage, error)
 	// ListQueues invokes listQueues operation.
 	//
 	// The queues that the credential's patterns cover, newest first. `name` looks one up: the page then
-	// holds it or nothing. Needs `tasks:read`.
+	// holds it or nothing. Needs `queues:read`.
 	//
 	// Errors: `cursor_invalid`.
 	//
@@ -375,7 +376,7 @@ type Invoker interface {
 	//
 	// Ends the review of a task whose outcome nobody could know, by a person's decision and with a reason,
 	// which is audited. If-Match is required, so that the decision is about what was seen. Needs
-	// `tasks:operate`.
+	// `tasks:manage`.
 	//
 	// A repeat gets the first reply. Of two decisions with one tag, one wins and the other gets
 	// `revision_mismatch`.
@@ -399,7 +400,7 @@ type Invoker interface {
 	// RetryTask invokes retryTask operation.
 	//
 	// Queues a failed task again with a new budget of attempts, counted from none used. Its deadline is
-	// removed if it has passed, and kept otherwise. Needs `tasks:operate`.
+	// removed if it has passed, and kept otherwise. Needs `tasks:manage`.
 	//
 	// A repeat gets the first reply, even after the task has run again. Of two under different keys, one
 	// queues the task and the other gets `state_conflict`.
@@ -540,7 +541,7 @@ func NewClient(serverURL string, sec SecuritySource, opts ...ClientOption) (*Cli
 // next heartbeat, and what it then reports decides: a success still counts as succeeded; an
 // acknowledgement, or a failure that could be retried, cancels. If its lease is lost instead, it is
 // cancelled under the queue's policy `retry` and goes to review under `review`. A task in review is
-// ended by `resolveTask`. Needs `tasks:operate`.
+// ended by `resolveTask`. Needs `tasks:manage`.
 //
 // A repeat gets the first reply. Under another Idempotency-Key a cancelled task, or one already asked
 // to stop, is returned as it is. In a race with a start, either the task is cancelled and the start
@@ -2857,7 +2858,7 @@ func (c *Client) sendGetEvidence(ctx context.Context, params GetEvidenceParams, 
 
 // GetQueue invokes getQueue operation.
 //
-// One queue with its policy. Needs `tasks:read`.
+// One queue with its policy. Needs `queues:read`.
 //
 // GET /v1/queues/{queue_id}
 func (c *Client) GetQueue(ctx context.Context, params GetQueueParams, options ...RequestOption) (*GetQueueOKHeaders, error) {
@@ -3080,7 +3081,7 @@ func (c *Client) sendGetQueue(ctx context.Context, params GetQueueParams, reques
 // GetQueueDepth invokes getQueueDepth operation.
 //
 // Counts by state, each exact up to 10,000 and `capped` from there, and the age of the oldest ready
-// task. The cost is bounded whatever the queue holds. Needs `tasks:read`.
+// task. The cost is bounded whatever the queue holds. Needs `queues:read`.
 //
 // GET /v1/queues/{queue_id}/depth
 func (c *Client) GetQueueDepth(ctx context.Context, params GetQueueDepthParams, options ...RequestOption) (*QueueDepth, error) {
@@ -4562,7 +4563,8 @@ func (c *Client) sendListCredentials(ctx context.Context, params ListCredentials
 // there is nothing new yet. Needs `events:read`, which covers the whole namespace whatever the queue
 // patterns.
 //
-// Errors: `cursor_invalid` if events after `after` were already removed by retention.
+// Errors: `events_trimmed` if retention has already removed events above `after`: what was missed is
+// gone.
 //
 // GET /v1/events
 func (c *Client) ListEvents(ctx context.Context, params ListEventsParams, options ...RequestOption) (*EventPage, error) {
@@ -4805,7 +4807,7 @@ func (c *Client) sendListEvents(ctx context.Context, params ListEventsParams, re
 // ListQueues invokes listQueues operation.
 //
 // The queues that the credential's patterns cover, newest first. `name` looks one up: the page then
-// holds it or nothing. Needs `tasks:read`.
+// holds it or nothing. Needs `queues:read`.
 //
 // Errors: `cursor_invalid`.
 //
@@ -6841,7 +6843,7 @@ func (c *Client) sendReleaseAttempts(ctx context.Context, request *ReleaseAttemp
 //
 // Ends the review of a task whose outcome nobody could know, by a person's decision and with a reason,
 // which is audited. If-Match is required, so that the decision is about what was seen. Needs
-// `tasks:operate`.
+// `tasks:manage`.
 //
 // A repeat gets the first reply. Of two decisions with one tag, one wins and the other gets
 // `revision_mismatch`.
@@ -7372,7 +7374,7 @@ func (c *Client) sendResumeQueue(ctx context.Context, request OptResumeQueueRequ
 // RetryTask invokes retryTask operation.
 //
 // Queues a failed task again with a new budget of attempts, counted from none used. Its deadline is
-// removed if it has passed, and kept otherwise. Needs `tasks:operate`.
+// removed if it has passed, and kept otherwise. Needs `tasks:manage`.
 //
 // A repeat gets the first reply, even after the task has run again. Of two under different keys, one
 // queues the task and the other gets `state_conflict`.

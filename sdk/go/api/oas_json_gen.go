@@ -613,7 +613,6 @@ func (s *AttemptError) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode AttemptError to nil")
 	}
 	var requiredBitSet [1]uint8
-	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -5067,7 +5066,6 @@ func (s *FinishItem) Decode(d *jx.Decoder) error {
 		return errors.New("invalid: unable to decode FinishItem to nil")
 	}
 	var requiredBitSet [1]uint8
-	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {

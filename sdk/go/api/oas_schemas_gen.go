@@ -346,7 +346,7 @@ func (s *Attempt) SetResult(val jx.Raw) {
 	s.Result = val
 }
 
-// Why an attempt failed.
+// Why an attempt failed, or how it was cancelled.
 // Ref: #/components/schemas/AttemptError
 type AttemptError struct {
 	// For programs, the worker's own.
@@ -1276,7 +1276,8 @@ type CreateCredentialRequest struct {
 	ActorID OptString `json:"actor_id"`
 	// What it may do; see Access. An unknown action is 400.
 	Actions []string `json:"actions"`
-	// Patterns of queue names; `*` stands for any run of characters. None covers no queue.
+	// Patterns of queue names: `*` stands for any run of characters but `/`, `?` for one. `*` alone covers
+	// every queue, and no pattern at all covers none.
 	Queues []string `json:"queues"`
 	// When it stops working, in the future. Absent means never.
 	ExpiresAt OptDateTime `json:"expires_at"`
@@ -2178,8 +2179,8 @@ func (s *FinishAttemptsResponse) SetItems(val []FinishResult) {
 	s.Items = val
 }
 
-// What came of one attempt. `error` belongs to `failed` and is required there; `retry` and
-// `retry_after_ms` too are for `failed` only.
+// What came of one attempt. `error` is refused with `succeeded`, `retry` and `retry_after_ms` with
+// every outcome but `failed`.
 // Ref: #/components/schemas/FinishItem
 type FinishItem struct {
 	// The attempt.
@@ -2190,7 +2191,7 @@ type FinishItem struct {
 	// Any JSON of at most 8 MiB. Absent is none.
 	Result jx.Raw          `json:"result"`
 	Error  OptAttemptError `json:"error"`
-	// Whether a failure may be tried again while the budget lasts; false fails the task.
+	// Whether a failure may be tried again while the budget lasts; false fails the task. Absent is true.
 	Retry OptBool `json:"retry"`
 	// Wait before the next attempt, in place of the queue's backoff, milliseconds.
 	RetryAfterMs OptInt64 `json:"retry_after_ms"`
@@ -4247,11 +4248,11 @@ func (s *Problem) SetErrors(val []ProblemFault) {
 // One fault of a request.
 // Ref: #/components/schemas/ProblemFault
 type ProblemFault struct {
-	// JSON Pointer (RFC 6901) into the body, empty for the whole of it, from the root of the item in a
-	// batch. A fault outside the body is at `header/<name>`, `query/<name>` or `path/<name>`, without a
-	// leading slash.
+	// JSON Pointer (RFC 6901) into the body, in the problem of a batch's item into that item; empty for
+	// the whole. A fault outside the body has the name of its header or parameter, such as
+	// `Idempotency-Key` or `limit`.
 	Pointer string `json:"pointer"`
-	// What kind of fault, such as `required`, `unknown_field`, `pattern`, `too_deep`.
+	// What kind of fault, such as `duplicate_key` or `too_deep`. New ones may appear.
 	Code string `json:"code"`
 	// The same, for people.
 	Detail string `json:"detail"`
@@ -4965,8 +4966,9 @@ func (s *RenewedAttempt) SetCancelRequested(val bool) {
 	s.CancelRequested = val
 }
 
-// `accept_evidence`: the task succeeded with the result of that evidence. `retry`: queued again, with
-// one attempt more if none is left. `fail`: failed. `cancel`: cancelled.
+// `accept_evidence`: the task succeeded with the result of that evidence. `retry`: queued again as by
+// `retryTask`, with a new budget of attempts. `fail`: failed, with what led to the review as its
+// failure. `cancel`: cancelled.
 // Ref: #/components/schemas/Resolution
 type Resolution string
 

@@ -1271,7 +1271,7 @@ func (s *CreateCredentialRequest) Validate() error {
 					MaxLengthSet:  false,
 					Email:         false,
 					Hostname:      false,
-					Regex:         regexMap["^[A-Za-z0-9._:/*-]{1,128}$"],
+					Regex:         regexMap["^[A-Za-z0-9._:/*?-]{1,128}$"],
 					MinNumeric:    0,
 					MinNumericSet: false,
 					MaxNumeric:    0,
