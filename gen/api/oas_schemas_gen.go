@@ -6673,7 +6673,8 @@ type Task struct {
 	// The live attempt, while offered or running.
 	AttemptID OptID      `json:"attempt_id"`
 	Failure   OptFailure `json:"failure"`
-	// The entity tag, quotes included, for `If-Match`. Changes with everything shown here.
+	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
+	// waiting task becomes due.
 	Etag string `json:"etag"`
 	// When it was accepted.
 	CreatedAt time.Time `json:"created_at"`
@@ -7074,7 +7075,8 @@ type TaskSummary struct {
 	// The live attempt, while offered or running.
 	AttemptID OptID      `json:"attempt_id"`
 	Failure   OptFailure `json:"failure"`
-	// The entity tag, quotes included, for `If-Match`. Changes with everything shown here.
+	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
+	// waiting task becomes due.
 	Etag string `json:"etag"`
 	// When it was accepted.
 	CreatedAt time.Time `json:"created_at"`

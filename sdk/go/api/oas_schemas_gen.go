@@ -5827,7 +5827,8 @@ type Task struct {
 	// The live attempt, while offered or running.
 	AttemptID OptString  `json:"attempt_id"`
 	Failure   OptFailure `json:"failure"`
-	// The entity tag, quotes included, for `If-Match`. Changes with everything shown here.
+	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
+	// waiting task becomes due.
 	Etag string `json:"etag"`
 	// When it was accepted.
 	CreatedAt time.Time `json:"created_at"`
@@ -6228,7 +6229,8 @@ type TaskSummary struct {
 	// The live attempt, while offered or running.
 	AttemptID OptString  `json:"attempt_id"`
 	Failure   OptFailure `json:"failure"`
-	// The entity tag, quotes included, for `If-Match`. Changes with everything shown here.
+	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
+	// waiting task becomes due.
 	Etag string `json:"etag"`
 	// When it was accepted.
 	CreatedAt time.Time `json:"created_at"`
