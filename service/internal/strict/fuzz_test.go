@@ -13,8 +13,10 @@ import (
 // what the other codes refuse. So: broken syntax here is broken syntax there and the reverse, an accepted text has
 // the encoding that the plain reference gives it, and every refusal for another reason has its reason.
 func FuzzScan(f *testing.F) {
-	for text := range encodings {
-		f.Add([]byte(text))
+	for _, v := range handDerived {
+		for _, text := range v.texts {
+			f.Add([]byte(text))
+		}
 	}
 	for _, r := range refusals {
 		if len(r.text) < 2000 {
@@ -57,8 +59,10 @@ func spaced(t *testing.T, text []byte) []byte {
 
 // Whatever surrounds it, an item is judged and digested as it is alone.
 func FuzzScanItems(f *testing.F) {
-	for text := range encodings {
-		f.Add([]byte(text))
+	for _, v := range handDerived {
+		for _, text := range v.texts {
+			f.Add([]byte(text))
+		}
 	}
 	for _, r := range refusals {
 		if len(r.text) < 2000 {
