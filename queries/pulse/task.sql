@@ -135,12 +135,6 @@ ORDER BY t.id DESC;
 SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled
 WHERE due_at <= sqlc.arg(now_at) ORDER BY due_at LIMIT ?;
 
--- name: LockScheduled :many
--- Rows of a rival pass or of a cancel are skipped; what is returned is held.
-SELECT due_at, task_id, queue_id, priority, rank_us FROM pulse_scheduled
-WHERE namespace_id = sqlc.arg(namespace_id) AND due_at IN (sqlc.slice(due_ats)) AND task_id IN (sqlc.slice(task_ids))
-FOR UPDATE SKIP LOCKED;
-
 -- name: DueDeadlines :many
 -- Walks the primary key, which leads with the deadline.
 SELECT namespace_id, task_id, deadline_at FROM pulse_deadlines

@@ -2,8 +2,6 @@ package pulse
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"fmt"
 	"time"
 
@@ -30,18 +28,6 @@ func viewTask(ctx context.Context, q *pulsedb.Queries, c platform.Caller, id orb
 		return api.TaskSummary{}, err
 	}
 	return taskSummary(rows[0])
-}
-
-// requireQueue answers Missing(kind) for a thing on a queue that was not granted to the caller.
-func requireQueue(ctx context.Context, q *pulsedb.Queries, c platform.Caller, queueID orbit.ID, kind string) error {
-	if c.SeesAllQueues() {
-		return nil
-	}
-	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: c.NamespaceID, ID: queueID})
-	if errors.Is(err, sql.ErrNoRows) || err == nil && !c.SeesQueue(queue.Name) {
-		return fault.Missing(kind)
-	}
-	return err
 }
 
 // taskTag is the strong tag of a task: revision, generation and the version of its live attempt. What a queued task waits for is not

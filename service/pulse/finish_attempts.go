@@ -1,0 +1,239 @@
+package pulse
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-faster/jx"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/batch"
+	"github.com/orbit-run/orbit/service/internal/body"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/fault"
+	"github.com/orbit-run/orbit/service/platform"
+)
+
+// FinishAttempts takes results: running → ended, with a receipt, and the task moves on, item by item. A repeat with the same result gets
+// the original receipt; what comes too late or contradicts is refused and kept as evidence. Gates do not matter. In a race with
+// recovery either the result is taken or the lease is lost, never both.
+func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsRequest) (jx.Raw, error) {
+	caller, err := platform.Authorize(ctx, platform.ActionTasksExecute)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCount(len(req.Items), 1); err != nil {
+		return nil, err
+	}
+	items := make([]*item, len(req.Items))
+	for k, raw := range req.Items {
+		items[k] = decodeFinish(ctx, raw, k)
+	}
+	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
+	err = s.together(ctx, "finishAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+		return s.finish(ctx, tx, c, items)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return s.encodeFinishes(ctx, items), nil
+}
+
+func decodeFinish(ctx context.Context, raw jx.Raw, place int) *item {
+	var in api.FinishItem
+	if err := decodeItem(ctx, raw, place, &in); err != nil {
+		return &item{err: err}
+	}
+	i := &item{attemptID: in.AttemptID, token: readToken(in.Token), digest: body.From(ctx).Items[place].Digest}
+	i.said = submission{
+		outcome: orbit.Outcome(in.Outcome), code: in.Error.Value.Code, message: clip(in.Error.Value.Message.Or(""), maxText),
+		retry: in.Outcome == api.OutcomeFailed && in.Retry.Or(true), retryAfter: time.Duration(in.RetryAfterMs.Or(0)) * time.Millisecond,
+	}
+	switch {
+	case len(in.Result) > MaxPayload:
+		i.err = fault.New(fault.PayloadTooLarge, "the result has %d bytes; at most %d are kept: keep it elsewhere and send a reference", len(in.Result), MaxPayload)
+	case in.Outcome == api.OutcomeSucceeded && in.Error.Set:
+		i.err = fault.Invalid("/error", "not_allowed", "a success carries no error")
+	case in.Outcome != api.OutcomeFailed && (in.Retry.Set || in.RetryAfterMs.Set):
+		i.err = fault.Invalid("/retry", "not_allowed", "only a failure can ask for another attempt")
+	}
+	if len(in.Result) > 0 {
+		text := string(in.Result)
+		i.said.result = &text
+	}
+	return i
+}
+
+// finish does the steps in lock order:
+//  1. session head, shared; an old epoch does not end the call, its results are evidence;
+//  2. the attempts, by primary key;
+//  3. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
+//  4. receipts, and evidence for what was refused.
+func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+	q := pulsedb.New(tx)
+	ns := c.caller.NamespaceID
+	head, superseded, err := fence(ctx, q, c)
+	if err != nil {
+		return err
+	}
+	held, err := hold(ctx, q, c, items)
+	if err != nil {
+		return err
+	}
+	if err := answerRepeats(ctx, q, ns, held); err != nil {
+		return err
+	}
+	var running []pulsedb.PulseAttempt
+	for i, a := range held {
+		switch {
+		case i.replayed || i.err != nil:
+		case a.State == orbit.AttemptOffered:
+			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
+		case superseded:
+			i.err = errSuperseded(head)
+		case a.State == orbit.AttemptRunning:
+			running = append(running, a)
+		default:
+			i.err = finishOver(a)
+		}
+	}
+	endings, err := endingsOf(ctx, q, ns, running)
+	if err != nil {
+		return err
+	}
+	var decided []ending
+	var receipts [][]any
+	for _, i := range items {
+		e, ok := endings[i.attemptID]
+		if i.err != nil || i.replayed || !ok {
+			continue
+		}
+		e = decideFinished(e, i.said)
+		i.receipt = attemptReceipt(e, i.said, tx.Now)
+		decided = append(decided, e)
+		receipts = append(receipts, []any{ns, i.attemptID, i.digest, i.said.outcome, i.said.result, i.said.code, i.said.message, i.receipt, tx.Now})
+	}
+	if err := s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided); err != nil {
+		return err
+	}
+	if err := batch.Insert(ctx, tx, pulsedb.InsertReceipt, receipts); err != nil {
+		return err
+	}
+	return keepEvidence(ctx, tx, q, ns, held)
+}
+
+// answerRepeats gives attempts that have a receipt their original one, or refuses what contradicts it.
+func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
+	var ended []orbit.ID
+	for _, a := range held {
+		if a.EndedAt != nil {
+			ended = append(ended, a.ID)
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	rows, err := q.ListReceipts(ctx, pulsedb.ListReceiptsParams{NamespaceID: ns, AttemptIds: ended})
+	if err != nil {
+		return err
+	}
+	byID := map[orbit.ID]pulsedb.ListReceiptsRow{}
+	for _, r := range rows {
+		byID[r.AttemptID] = r
+	}
+	for i, a := range held {
+		r, ok := byID[a.ID]
+		switch {
+		case !ok:
+		case r.Digest == i.digest:
+			i.receipt, i.replayed = r.Reply, true
+		default:
+			i.err = fault.New(fault.ResultConflict, "another result of this attempt was taken and stands; this one is kept as evidence")
+		}
+	}
+	return nil
+}
+
+// finishOver tells why an attempt that ended without a result takes none.
+func finishOver(a pulsedb.PulseAttempt) error {
+	switch a.State {
+	case orbit.AttemptLost:
+		return fault.New(fault.LeaseLost, "the lease was lost at %s; the result is kept as evidence", a.EndedAt.Format(time.RFC3339Nano))
+	case orbit.AttemptExpired, orbit.AttemptReleased:
+		return fault.New(fault.StaleAttempt, "the offer is over (%s) and was never started", a.State)
+	}
+	return fault.New(fault.StateConflict, "the attempt has ended (%s, %s); the result is kept as evidence", a.State, a.EndCode)
+}
+
+// keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once.
+func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
+	for i, a := range held {
+		f, refused := i.err.(*fault.Fault)
+		if !refused || a.StartedAt == nil {
+			continue
+		}
+		if err := q.InsertEvidence(ctx, pulsedb.InsertEvidenceParams{
+			NamespaceID: ns, ID: orbit.NewID(tx.Now), AttemptID: a.ID, Digest: i.digest, Reason: string(f.Code), Outcome: i.said.outcome,
+			Result: i.said.result, ErrorCode: i.said.code, ErrorMessage: i.said.message, CreatedAt: tx.Now}); err != nil {
+			return err
+		}
+		id, err := q.FindEvidence(ctx, pulsedb.FindEvidenceParams{NamespaceID: ns, AttemptID: a.ID, Digest: i.digest})
+		if err != nil {
+			return err
+		}
+		i.evidence = id
+	}
+	return nil
+}
+
+// attemptReceipt is the bytes of the receipt, stored and sent as they are.
+func attemptReceipt(e ending, said submission, now time.Time) []byte {
+	r := api.AttemptReceipt{AttemptID: e.attempt.ID, TaskID: e.task.ID, Outcome: api.Outcome(said.outcome), AcceptedAt: now}
+	switch e.fate {
+	case fateSucceed:
+		r.TaskState = api.TaskStateSucceeded
+	case fateFail:
+		r.TaskState = api.TaskStateFailed
+	case fateCancel:
+		r.TaskState = api.TaskStateCancelled
+	default:
+		r.TaskState = api.TaskStateQueued
+		r.NextRunAt = api.NewOptDateTime(now.Add(e.delay).Truncate(time.Microsecond))
+	}
+	return encode(&r)
+}
+
+// encodeFinishes writes the reply by hand, because a receipt's stored bytes go into it unchanged.
+func (s *Service) encodeFinishes(ctx context.Context, items []*item) jx.Raw {
+	var e jx.Encoder
+	e.ObjStart()
+	e.FieldStart("items")
+	e.ArrStart()
+	for _, i := range items {
+		e.ObjStart()
+		if i.err != nil {
+			p := s.Problem(ctx, i.err)
+			e.FieldStart("status")
+			e.Int(p.Status)
+			e.FieldStart("problem")
+			p.Encode(&e)
+		} else {
+			e.FieldStart("status")
+			e.Int(200)
+			e.FieldStart("receipt")
+			e.Raw(i.receipt)
+		}
+		e.FieldStart("replayed")
+		e.Bool(i.replayed)
+		if !i.evidence.IsZero() {
+			e.FieldStart("evidence_id")
+			e.Str(i.evidence.String())
+		}
+		e.ObjEnd()
+	}
+	e.ArrEnd()
+	e.ObjEnd()
+	return e.Bytes()
+}

@@ -1,0 +1,60 @@
+package pulse
+
+import (
+	"context"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+)
+
+// closedGates are the closed gates of a namespace.
+type closedGates map[pulsedb.ListClosedGatesRow]bool
+
+// shareGates reads the closed gates under the shared root row: until the commit no gate of the namespace closes, and none whose close has
+// returned is missed.
+func shareGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGates, error) {
+	if _, err := q.ShareRootGate(ctx, ns); err != nil {
+		return nil, err
+	}
+	return peekGates(ctx, q, ns)
+}
+
+// peekGates reads them without a lock: a hint, for claims.
+func peekGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGates, error) {
+	rows, err := q.ListClosedGates(ctx, ns)
+	if err != nil {
+		return nil, err
+	}
+	closed := closedGates{}
+	for _, r := range rows {
+		closed[r] = true
+	}
+	return closed, nil
+}
+
+// closedFor names the gate that keeps a task from starting on an instance, in the form blocked rows carry; empty means that all are open.
+func (g closedGates) closedFor(t pulsedb.ListTaskHeadsRow, instanceID orbit.ID) string {
+	for _, row := range []pulsedb.ListClosedGatesRow{
+		{Scope: orbit.GateNamespace}, {Scope: orbit.GateQueue, ScopeID: t.QueueID.String()},
+		{Scope: orbit.GateTaskType, ScopeID: t.Type}, {Scope: orbit.GateInstance, ScopeID: instanceID.String()},
+	} {
+		if g[row] {
+			return gateBlocker(row.Scope, row.ScopeID)
+		}
+	}
+	return ""
+}
+
+// closedForQueue reports whether claims leave a queue alone.
+func (g closedGates) closedForQueue(queueID orbit.ID) bool {
+	return g[pulsedb.ListClosedGatesRow{Scope: orbit.GateNamespace}] ||
+		g[pulsedb.ListClosedGatesRow{Scope: orbit.GateQueue, ScopeID: queueID.String()}]
+}
+
+func gateBlocker(scope orbit.GateScope, scopeID string) string { return string(scope) + ":" + scopeID }
+
+// CreateRootGate makes the row that starts share and closes hold; a namespace has it from its first moment.
+func (s *Service) CreateRootGate(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID) error {
+	return pulsedb.New(tx).InsertRootGate(ctx, pulsedb.InsertRootGateParams{NamespaceID: namespaceID, UpdatedAt: tx.Now})
+}

@@ -1,0 +1,70 @@
+package pulse
+
+import (
+	"context"
+	"time"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/service/internal/loop"
+)
+
+// Loops are the background passes of the module, each bounded, each safe on any number of replicas at once.
+func (s *Service) Loops() []loop.Loop {
+	return []loop.Loop{
+		{Name: "wake_waiters", Interval: 100 * time.Millisecond, Pass: s.WakeWaiters},
+		{Name: "promote_scheduled", Interval: 250 * time.Millisecond, Pass: s.PromoteScheduled, Full: passRows},
+		{Name: "recover_leases", Interval: time.Second, Pass: s.RecoverLeases, Full: passRows},
+		{Name: "sweep_instances", Interval: time.Second, Pass: s.SweepInstances, Full: passRows},
+		{Name: "expire_deadlines", Interval: time.Second, Pass: s.ExpireDeadlines, Full: passRows},
+		{Name: "unblock_gates", Interval: time.Second, Pass: s.UnblockGates, Full: passRows},
+		{Name: "expire_instances", Interval: 10 * time.Second, Pass: s.ExpireInstances, Full: passRows},
+		{Name: "retain_tasks", Interval: 5 * time.Second, Pass: s.RetainTasks, Full: passRows},
+		{Name: "retain_instances", Interval: 5 * time.Minute, Pass: s.RetainInstances, Full: passRows},
+	}
+}
+
+// passRows bounds what one pass lists, and txRows what one transaction moves.
+const (
+	passRows = 500
+	txRows   = 100
+)
+
+// perNamespace splits a due list, which spans namespaces, into bounded groups of one namespace.
+func perNamespace[R any](rows []R, namespace func(R) orbit.ID) [][]R {
+	var order []orbit.ID
+	by := map[orbit.ID][]R{}
+	for _, r := range rows {
+		ns := namespace(r)
+		if by[ns] == nil {
+			order = append(order, ns)
+		}
+		by[ns] = append(by[ns], r)
+	}
+	var groups [][]R
+	for _, ns := range order {
+		for rows := by[ns]; len(rows) > 0; {
+			n := min(len(rows), txRows)
+			groups, rows = append(groups, rows[:n]), rows[n:]
+		}
+	}
+	return groups
+}
+
+// system is the actor of the loops.
+var system = orbit.NullID{}
+
+// WakeWaiters is the backstop of long polls: one look a waited queue, whoever made it ready.
+func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
+	woken := 0
+	for _, k := range s.waiters.queues() {
+		ready, err := s.hasReady(ctx, k)
+		if err != nil {
+			return woken, err
+		}
+		if ready {
+			s.waiters.notify(k, txRows)
+			woken++
+		}
+	}
+	return woken, nil
+}

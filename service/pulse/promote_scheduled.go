@@ -1,0 +1,116 @@
+package pulse
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"strings"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+)
+
+// PromoteScheduled makes due tasks ready. The scheduled row's deletion is the licence: what a cancel or a rival pass took is skipped. The
+// task row is not written.
+func (s *Service) PromoteScheduled(ctx context.Context) (int, error) {
+	now, err := s.Batch.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	due, err := pulsedb.New(s.Batch.DB).DueScheduled(ctx, pulsedb.DueScheduledParams{NowAt: now, Limit: passRows})
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	for _, group := range perNamespace(due, func(r pulsedb.DueScheduledRow) orbit.ID { return r.NamespaceID }) {
+		ns := group[0].NamespaceID
+		taken := 0
+		err := s.Batch.Run(ctx, "promoteScheduled", func(ctx context.Context, tx *dbtx.Tx) error {
+			q := pulsedb.New(tx)
+			var rows []workingRow
+			for _, r := range group {
+				n, err := q.TakeScheduled(ctx, pulsedb.TakeScheduledParams{DueAt: r.DueAt, NamespaceID: ns, TaskID: r.TaskID})
+				if err != nil {
+					return err
+				}
+				if n == 1 {
+					rows = append(rows, workingRow{taskID: r.TaskID, queueID: r.QueueID, priority: r.Priority, rankUs: r.RankUs, runAt: tx.Now})
+				}
+			}
+			taken = len(rows)
+			return s.insertWorkingRows(ctx, tx, ns, rows)
+		})
+		if err != nil {
+			return moved, err
+		}
+		moved += taken
+	}
+	return moved, nil
+}
+
+// UnblockGates makes tasks ready whose gate is open again. Should it close at that moment, their start is refused again.
+func (s *Service) UnblockGates(ctx context.Context) (int, error) {
+	blockers, err := pulsedb.New(s.Batch.DB).DueBlockers(ctx, passRows)
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	for _, b := range blockers {
+		open, err := s.gateIsOpen(ctx, b)
+		if err != nil {
+			return moved, err
+		}
+		if !open {
+			continue
+		}
+		n, err := s.unblock(ctx, b)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+func (s *Service) gateIsOpen(ctx context.Context, b pulsedb.DueBlockersRow) (bool, error) {
+	scope, scopeID, _ := strings.Cut(b.BlockerID, ":")
+	gate, err := pulsedb.New(s.Batch.DB).GetGate(ctx, pulsedb.GetGateParams{NamespaceID: b.NamespaceID, Scope: orbit.GateScope(scope), ScopeID: scopeID})
+	if errors.Is(err, sql.ErrNoRows) {
+		return true, nil
+	}
+	return gate.State == orbit.GateOpen, err
+}
+
+func (s *Service) unblock(ctx context.Context, b pulsedb.DueBlockersRow) (int, error) {
+	moved := 0
+	err := s.Batch.Run(ctx, "unblockGates", func(ctx context.Context, tx *dbtx.Tx) error {
+		q := pulsedb.New(tx)
+		held, err := q.LockBlocked(ctx, pulsedb.LockBlockedParams{NamespaceID: b.NamespaceID, BlockerKind: b.BlockerKind, BlockerID: b.BlockerID, Limit: txRows})
+		moved = len(held)
+		if err != nil || moved == 0 {
+			return err
+		}
+		ids := make([]orbit.ID, moved)
+		rows := make([]workingRow, moved)
+		for i, r := range held {
+			ids[i] = r.TaskID
+			rows[i] = workingRow{taskID: r.TaskID, queueID: r.QueueID, priority: r.Priority, rankUs: r.RankUs, runAt: tx.Now}
+		}
+		n, err := q.DeleteBlocked(ctx, pulsedb.DeleteBlockedParams{NamespaceID: b.NamespaceID, TaskIds: ids})
+		if err := dbtx.SwappedAll(n, err, moved); err != nil {
+			return err
+		}
+		return s.insertWorkingRows(ctx, tx, b.NamespaceID, rows)
+	})
+	return moved, err
+}
+
+// hasReady is an unlocked look at the front of a queue.
+func (s *Service) hasReady(ctx context.Context, k queueKey) (bool, error) {
+	_, err := pulsedb.New(s.Batch.DB).PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: k.namespaceID, QueueID: k.queueID})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	return err == nil, err
+}

@@ -1,0 +1,174 @@
+package pulse
+
+import (
+	"context"
+	"database/sql"
+	"errors"
+	"time"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+)
+
+// RecoverLeases ends offers and leases whose time is past: an offer goes back to its queue, a started attempt is lost, by the queue's
+// policy for unknown outcomes. Only this swap ends a lease; a heartbeat or a result that comes before it still counts.
+//
+// A replica judges only what it could have seen renewed: it must have been alive without a gap, on one database server, for as
+// long as the lease. After an outage of the service or the database nothing is lost until workers had their time to come back.
+func (s *Service) RecoverLeases(ctx context.Context) (int, error) {
+	now, err := s.Batch.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	fresh, err := s.Fresh(ctx, now)
+	if err != nil {
+		return 0, err
+	}
+	due, err := pulsedb.New(s.Batch.DB).DueLeases(ctx, pulsedb.DueLeasesParams{NowAt: now, Limit: passRows, FreshMs: fresh.Milliseconds()})
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	for _, group := range perNamespace(due, func(r pulsedb.DueLeasesRow) orbit.ID { return r.NamespaceID }) {
+		ids := make([]orbit.ID, len(group))
+		for i, r := range group {
+			ids[i] = r.ID
+		}
+		n, err := s.endLive(ctx, "recoverLeases", group[0].NamespaceID, ids, func(e ending, now time.Time) (ending, bool) {
+			if e.attempt.LeaseUntil.After(now) {
+				return e, false
+			}
+			if e.attempt.State == orbit.AttemptOffered {
+				return decideUnstarted(e, orbit.AttemptExpired, codeOfferExpired, true), true
+			}
+			return decideLost(e, codeLeaseLost), true
+		})
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// endLive ends live attempts of a namespace as decide says, in one transaction. Attempts that are held elsewhere, or over, or that decide
+// leaves alone, are skipped: the next pass sees them again.
+func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide func(e ending, now time.Time) (ending, bool)) (int, error) {
+	moved := 0
+	err := s.Batch.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
+		moved = 0
+		q := pulsedb.New(tx)
+		held, err := q.LockAttempts(ctx, pulsedb.LockAttemptsParams{NamespaceID: ns, Ids: ids})
+		if err != nil {
+			return err
+		}
+		live := held[:0]
+		for _, a := range held {
+			if a.EndedAt == nil {
+				live = append(live, a)
+			}
+		}
+		endings, err := endingsOf(ctx, q, ns, live)
+		if err != nil {
+			return err
+		}
+		var decided []ending
+		for _, a := range live {
+			if e, ok := decide(endings[a.ID], tx.Now); ok {
+				decided = append(decided, e)
+			}
+		}
+		moved = len(decided)
+		return s.settle(ctx, tx, ns, system, decided)
+	})
+	return moved, err
+}
+
+// SweepInstances ends what superseded and closed incarnations left: their offers go back, their started attempts are lost. The fence
+// lets nothing new of theirs begin, so that an empty list is final.
+func (s *Service) SweepInstances(ctx context.Context) (int, error) {
+	now, err := s.Batch.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	q := pulsedb.New(s.Batch.DB)
+	due, err := q.DueSweeps(ctx, pulsedb.DueSweepsParams{NowAt: now, Limit: txRows})
+	if err != nil {
+		return 0, err
+	}
+	moved := 0
+	for _, i := range due {
+		ids, err := q.ListInstanceAttempts(ctx, pulsedb.ListInstanceAttemptsParams{NamespaceID: i.NamespaceID, InstanceID: i.ID.Null(), Limit: txRows})
+		if err != nil {
+			return moved, err
+		}
+		if len(ids) == 0 {
+			if _, err := q.SweepDone(ctx, pulsedb.SweepDoneParams{NamespaceID: i.NamespaceID, ID: i.ID}); err != nil {
+				return moved, err
+			}
+			continue
+		}
+		n, err := s.endLive(ctx, "sweepInstances", i.NamespaceID, ids, func(e ending, _ time.Time) (ending, bool) {
+			if e.attempt.State == orbit.AttemptOffered {
+				return decideUnstarted(e, orbit.AttemptReleased, codeSuperseded, true), true
+			}
+			return decideLost(e, codeSuperseded), true
+		})
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
+}
+
+// ExpireInstances shows incarnations without a sign of life as expired. Their leases end by themselves; a heartbeat revives them while their
+// epoch is current.
+func (s *Service) ExpireInstances(ctx context.Context) (int, error) {
+	now, err := s.Batch.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	q := pulsedb.New(s.Batch.DB)
+	since := now.Add(-silence)
+	due, err := q.DueSilentInstances(ctx, pulsedb.DueSilentInstancesParams{SilentSince: since, Limit: passRows})
+	if err != nil {
+		return 0, err
+	}
+	for _, i := range due {
+		if _, err := q.ExpireInstance(ctx, pulsedb.ExpireInstanceParams{NamespaceID: i.NamespaceID, ID: i.ID, SilentSince: since}); err != nil {
+			return 0, err
+		}
+	}
+	return len(due), nil
+}
+
+// ExpireDeadlines fails open tasks whose deadline is past, with their live attempt; its worker learns at its next heartbeat. A task in
+// review does not end by a deadline.
+func (s *Service) ExpireDeadlines(ctx context.Context) (int, error) {
+	now, err := s.Batch.Now(ctx)
+	if err != nil {
+		return 0, err
+	}
+	due, err := pulsedb.New(s.Batch.DB).DueDeadlines(ctx, pulsedb.DueDeadlinesParams{NowAt: now, Limit: passRows})
+	if err != nil {
+		return 0, err
+	}
+	for i, r := range due {
+		err := s.Batch.Run(ctx, "expireDeadlines", func(ctx context.Context, tx *dbtx.Tx) error {
+			l, err := takeLicence(ctx, pulsedb.New(tx), r.NamespaceID, r.TaskID)
+			if err != nil {
+				return err
+			}
+			if l.task.DeadlineAt == nil || l.task.DeadlineAt.After(tx.Now) {
+				return dbtx.ErrLost
+			}
+			return s.endTask(ctx, tx, r.NamespaceID, system, l, fateFail, codeDeadlineExceeded, "the deadline passed before the task ended")
+		})
+		if err != nil && !errors.Is(err, dbtx.ErrLost) && !errors.Is(err, sql.ErrNoRows) {
+			return i, err
+		}
+	}
+	return len(due), nil
+}

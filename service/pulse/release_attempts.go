@@ -1,0 +1,164 @@
+package pulse
+
+import (
+	"context"
+
+	"github.com/go-faster/jx"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/fault"
+	"github.com/orbit-run/orbit/service/platform"
+)
+
+// ReleaseAttempts gives offers back, by item or all of a claim; no attempt is used. With a claim_seq it also refuses whatever of
+// that claim, or of an earlier one, is still under way. A repeat gets the same results for items and none for a claim_seq.
+func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsRequest) (jx.Raw, error) {
+	caller, err := platform.Authorize(ctx, platform.ActionTasksExecute)
+	if err != nil {
+		return nil, err
+	}
+	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
+	var items []*item
+	switch byItem := len(req.Items) > 0; {
+	case byItem == req.ClaimSeq.Set:
+		return nil, fault.Invalid("/items", "one_of", "give exactly one of items and claim_seq")
+	case byItem:
+		items, err = s.releaseItems(ctx, c, req.Items)
+	default:
+		items, err = s.abandonClaim(ctx, c, req.ClaimSeq.Value)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return encodeItems(items, func(i *item) *api.ReleaseResult {
+		if i.err != nil {
+			status, problem := s.problem(ctx, i.err)
+			return &api.ReleaseResult{Status: status, Problem: problem}
+		}
+		return &api.ReleaseResult{Status: 200, Attempt: api.NewOptReleasedAttempt(i.released)}
+	}), nil
+}
+
+func (s *Service) releaseItems(ctx context.Context, c call, raws []jx.Raw) ([]*item, error) {
+	if err := checkCount(len(raws), 1); err != nil {
+		return nil, err
+	}
+	items := make([]*item, len(raws))
+	for k, raw := range raws {
+		var in api.ReleaseItem
+		err := decodeItem(ctx, raw, k, &in)
+		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), reason: in.Reason.Or(codeReleased), err: err}
+	}
+	return items, s.together(ctx, "releaseAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+		return s.release(ctx, tx, c, items)
+	})
+}
+
+func (s *Service) release(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+	q := pulsedb.New(tx)
+	ns := c.caller.NamespaceID
+	head, superseded, err := fence(ctx, q, c)
+	if err != nil {
+		return err
+	}
+	if superseded {
+		return errSuperseded(head)
+	}
+	held, err := hold(ctx, q, c, items)
+	if err != nil {
+		return err
+	}
+	var offered []pulsedb.PulseAttempt
+	for i, a := range held {
+		switch a.State {
+		case orbit.AttemptOffered:
+			offered = append(offered, a)
+		case orbit.AttemptReleased:
+			i.released = releasedAttempt(a)
+		case orbit.AttemptRunning:
+			i.err = fault.New(fault.StateConflict, "the attempt was started: finish it, as failed if it is to be tried again")
+		default:
+			i.err = startOver(a)
+		}
+	}
+	endings, err := endingsOf(ctx, q, ns, offered)
+	if err != nil {
+		return err
+	}
+	var decided []ending
+	for _, i := range items {
+		if e, ok := endings[i.attemptID]; ok && i.err == nil {
+			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
+			i.released = releasedAttempt(e.attempt)
+		}
+	}
+	return s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided)
+}
+
+// abandonClaim ends a claim whose reply was lost. It holds the session head exclusively: a claim under way has committed, and its offers
+// are found here, or it comes later and is refused.
+func (s *Service) abandonClaim(ctx context.Context, c call, claimSeq int64) ([]*item, error) {
+	var items []*item
+	ns := c.caller.NamespaceID
+	err := s.Lane.Run(ctx, "releaseAttempts", func(ctx context.Context, tx *dbtx.Tx) error {
+		items = nil
+		q := pulsedb.New(tx)
+		session, err := lockOwnSession(ctx, q, c)
+		if err != nil {
+			return err
+		}
+		if session.ClosedAt != nil {
+			return errSuperseded(pulsedb.ShareFenceRow{ClosedAt: session.ClosedAt})
+		}
+		// A repeat, or a claim before one that was abandoned, changes nothing.
+		if _, err := q.AbandonClaims(ctx, pulsedb.AbandonClaimsParams{ClaimSeq: claimSeq, NamespaceID: ns, ID: session.ID, Epoch: c.epoch}); err != nil {
+			return err
+		}
+		rows, err := q.ListClaimAttempts(ctx, pulsedb.ListClaimAttemptsParams{NamespaceID: ns, InstanceID: c.instanceID.Null(), ClaimSeq: claimSeq})
+		if err != nil {
+			return err
+		}
+		var ids []orbit.ID
+		for _, r := range rows {
+			if r.State == orbit.AttemptOffered {
+				ids = append(ids, r.ID)
+			}
+		}
+		items, err = s.releaseClaimed(ctx, tx, c, ids)
+		return err
+	})
+	return items, err
+}
+
+func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c call, ids []orbit.ID) ([]*item, error) {
+	q := pulsedb.New(tx)
+	ns := c.caller.NamespaceID
+	rows, err := lockAttempts(ctx, q, ns, ids)
+	if err != nil {
+		return nil, err
+	}
+	var offered []pulsedb.PulseAttempt
+	for _, a := range rows {
+		if a.State == orbit.AttemptOffered {
+			offered = append(offered, a)
+		}
+	}
+	endings, err := endingsOf(ctx, q, ns, offered)
+	if err != nil {
+		return nil, err
+	}
+	var decided []ending
+	var items []*item
+	for _, a := range offered {
+		decided = append(decided, decideUnstarted(endings[a.ID], orbit.AttemptReleased, codeAbandoned, false))
+		items = append(items, &item{attemptID: a.ID, released: releasedAttempt(a)})
+	}
+	return items, s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided)
+}
+
+func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {
+	return api.ReleasedAttempt{AttemptID: a.ID, TaskID: a.TaskID, State: api.AttemptStateReleased}
+}

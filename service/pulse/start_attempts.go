@@ -1,0 +1,145 @@
+package pulse
+
+import (
+	"context"
+	"time"
+
+	"github.com/go-faster/jx"
+
+	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/fault"
+	"github.com/orbit-run/orbit/service/platform"
+)
+
+// StartAttempts gives leave to execute, item by item: offered → running, the lease begins. A repeat with the same token and epoch gets the
+// original lease. In a race with a closing gate, a newer session, a cancellation or the end of the offer exactly one wins.
+func (s *Service) StartAttempts(ctx context.Context, req *api.StartAttemptsRequest) (jx.Raw, error) {
+	caller, err := platform.Authorize(ctx, platform.ActionTasksExecute)
+	if err != nil {
+		return nil, err
+	}
+	if err := checkCount(len(req.Items), 1); err != nil {
+		return nil, err
+	}
+	items := make([]*item, len(req.Items))
+	for k, raw := range req.Items {
+		var in api.StartItem
+		err := decodeItem(ctx, raw, k, &in)
+		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), err: err}
+	}
+	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
+	err = s.together(ctx, "startAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+		return s.start(ctx, tx, c, items)
+	})
+	if err != nil {
+		return nil, err
+	}
+	return encodeItems(items, func(i *item) *api.StartResult {
+		if i.err != nil {
+			status, problem := s.problem(ctx, i.err)
+			return &api.StartResult{Status: status, Problem: problem}
+		}
+		return &api.StartResult{Status: 200, Attempt: api.NewOptStartedAttempt(i.started)}
+	}), nil
+}
+
+// start does the steps in lock order:
+//  1. session head, shared: no newer incarnation opens before the commit;
+//  2. root gate, shared: no gate closes before the commit; the other gates are read under it;
+//  3. the attempts, by primary key;
+//  4. offered → running, or, behind a closed gate, released with its task blocked on that gate.
+func (s *Service) start(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+	q := pulsedb.New(tx)
+	ns := c.caller.NamespaceID
+	head, superseded, err := fence(ctx, q, c)
+	if err != nil {
+		return err
+	}
+	if superseded {
+		return errSuperseded(head)
+	}
+	gates, err := shareGates(ctx, q, ns)
+	if err != nil {
+		return err
+	}
+	held, err := hold(ctx, q, c, items)
+	if err != nil {
+		return err
+	}
+	var offered []pulsedb.PulseAttempt
+	for i, a := range held {
+		switch {
+		case a.State == orbit.AttemptOffered:
+			offered = append(offered, a)
+		case a.State == orbit.AttemptRunning:
+			i.started = startedAttempt(a)
+		default:
+			i.err = startOver(a)
+		}
+	}
+	endings, err := endingsOf(ctx, q, ns, offered)
+	if err != nil {
+		return err
+	}
+	passed := map[pulsedb.PulseQueue][]*item{}
+	var refused []ending
+	for _, i := range items {
+		e, ok := endings[i.attemptID]
+		if i.err != nil || !ok {
+			continue
+		}
+		if gate := gates.closedFor(e.task, c.instanceID); gate != "" {
+			i.err = fault.New(fault.StartRefused, "a gate is closed (%s): the task waits for it and no attempt was used", gate)
+			refused = append(refused, decideRefused(e, gate))
+			continue
+		}
+		passed[e.queue] = append(passed[e.queue], i)
+	}
+	for queue, items := range passed {
+		if err := startQueue(ctx, tx, q, c, queue, items, held); err != nil {
+			return err
+		}
+	}
+	return s.settle(ctx, tx, ns, c.caller.ActorID.Null(), refused)
+}
+
+func startQueue(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, c call, queue pulsedb.PulseQueue, items []*item, held map[*item]pulsedb.PulseAttempt) error {
+	until := tx.Now.Add(time.Duration(queue.LeaseMs) * time.Millisecond)
+	ids := make([]orbit.ID, len(items))
+	for k, i := range items {
+		ids[k] = i.attemptID
+	}
+	n, err := q.StartAttempts(ctx, pulsedb.StartAttemptsParams{
+		NowAt: tx.Now, LeaseMs: queue.LeaseMs, LeaseUntil: &until, NamespaceID: c.caller.NamespaceID, Ids: ids})
+	if err := dbtx.SwappedAll(n, err, len(ids)); err != nil {
+		return err
+	}
+	for _, i := range items {
+		a := held[i]
+		a.State, a.StartedAt, a.LeaseUntil, a.LeaseMs = orbit.AttemptRunning, &tx.Now, &until, queue.LeaseMs
+		i.started = startedAttempt(a)
+		emit(tx, c.caller.NamespaceID, c.caller.ActorID.Null(), kindAttempt, a.ID, a.Version+1, "attempt.started", facts{"task_id": a.TaskID})
+	}
+	return nil
+}
+
+func startedAttempt(a pulsedb.PulseAttempt) api.StartedAttempt {
+	return api.StartedAttempt{
+		AttemptID: a.ID, State: api.AttemptState(a.State), StartedAt: *a.StartedAt,
+		LeaseUntil: a.StartedAt.Add(time.Duration(a.LeaseMs) * time.Millisecond), LeaseMs: int64(a.LeaseMs),
+	}
+}
+
+// startOver tells why an attempt that is over cannot be started.
+func startOver(a pulsedb.PulseAttempt) error {
+	switch {
+	case a.State == orbit.AttemptLost:
+		return fault.New(fault.LeaseLost, "the attempt was started and then lost at %s", a.EndedAt.Format(time.RFC3339Nano))
+	case a.StartedAt != nil:
+		return fault.New(fault.StaleAttempt, "the attempt was started before and has ended (%s)", a.State)
+	}
+	return fault.New(fault.StaleAttempt, "the offer is over (%s); no attempt was used", a.State)
+}
