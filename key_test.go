@@ -9,6 +9,7 @@ import (
 	"hash/crc32"
 	"log/slog"
 	"math/big"
+	"os"
 	"regexp"
 	"strings"
 	"testing"
@@ -145,4 +146,18 @@ func TestCredentialKeyMalformed(t *testing.T) {
 func withChecksum(body string) string {
 	sum := crc32.ChecksumIEEE([]byte(body))
 	return string(appendBase62([]byte(body+"_"), []byte{byte(sum >> 24), byte(sum >> 16), byte(sum >> 8), byte(sum)}, checksumWidth))
+}
+
+func TestCredentialKeyPage(t *testing.T) {
+	page, err := os.ReadFile("docs/credential-key.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !strings.Contains(string(page), "\n"+CredentialKeyPattern+"\n") || !strings.Contains(string(page), fmt.Sprint(CredentialKeyLength, " characters")) {
+		t.Error("docs/credential-key.md does not give the pattern and the length")
+	}
+	sample := regexp.MustCompile(CredentialKeyPattern).FindString(string(page))
+	if _, err := ParseCredentialKey(sample); err != nil {
+		t.Errorf("the page's sample %q: %v", sample, err)
+	}
 }

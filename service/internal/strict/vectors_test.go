@@ -308,3 +308,41 @@ func digestOf(t *testing.T, s Subject, body []byte, omit string) (orbit.Digest, 
 	}
 	return items[0].Digest, items[0].Faults
 }
+
+func TestPage(t *testing.T) {
+	text, err := os.ReadFile("../../../docs/digest.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	page := string(text)
+	_, after, _ := strings.Cut(page, "```json\n")
+	example, _, _ := strings.Cut(after, "\n```")
+	digest, err := Scan(subject, []byte(example))
+	if err != nil {
+		t.Fatal(err)
+	}
+	encoding, _ := canonical([]byte(example))
+	cancel := Subject{"cancelTask", "/v1/tasks/0123456789abcdef0123456789abcdef:cancel"}
+	for _, want := range []string{"`" + encoding + "`", "`" + string(subject.begin(nil)) + encoding + "]`", digest.String(),
+		"`" + string(cancel.begin(nil)) + "]`", cancel.NoBody().String(), Version} {
+		if !strings.Contains(page, want) {
+			t.Errorf("docs/digest.md lacks %s", want)
+		}
+	}
+	_, after, _ = strings.Cut(page, "| written | encoding |\n|---|---|\n")
+	table, _, _ := strings.Cut(after, "\n\n")
+	for _, row := range strings.Split(table, "\n") {
+		written, encoding, _ := strings.Cut(strings.Trim(row, "| "), " | ")
+		for _, text := range strings.Split(written, ", ") {
+			got, faults := canonical([]byte(strings.Trim(text, "`")))
+			if want := strings.Trim(encoding, "`"); got != want || faults != nil {
+				t.Errorf("%s: %q, %v, and docs/digest.md says %s", text, got, faults, want)
+			}
+		}
+	}
+	for _, r := range refusals {
+		if !strings.Contains(page, "| `"+string(r.code)+"` |") {
+			t.Errorf("docs/digest.md lacks the code %s", r.code)
+		}
+	}
+}
