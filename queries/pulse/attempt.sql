@@ -61,9 +61,9 @@ SELECT id FROM pulse_attempts
 WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(instance_id) LIMIT ?;
 
 -- name: DueLeases :many
--- Walks ix_pulse_attempts_lease, which leads with the end of the lease.
-SELECT namespace_id, id, lease_ms FROM pulse_attempts
-WHERE lease_until <= CAST(sqlc.arg(now_at) AS DATETIME(6)) ORDER BY lease_until LIMIT ?;
+-- Walks ix_pulse_attempts_lease, which leads with the end of the lease. Leases longer than the replica has been fresh are not its to judge.
+SELECT namespace_id, id FROM pulse_attempts
+WHERE lease_until <= CAST(sqlc.arg(now_at) AS DATETIME(6)) AND lease_ms <= CAST(sqlc.arg(fresh_ms) AS SIGNED) ORDER BY lease_until LIMIT ?;
 
 -- name: GetTaskResult :one
 -- The receipt of a generation.

@@ -36,8 +36,8 @@ func peekGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGate
 // closedFor names the gate that keeps a task from starting on an instance, in the form blocked rows carry; empty means that all are open.
 func (g closedGates) closedFor(t pulsedb.ListTaskHeadsRow, instanceID orbit.ID) string {
 	for _, row := range []pulsedb.ListClosedGatesRow{
-		{Scope: orbit.GateNamespace}, {Scope: orbit.GateQueue, ScopeID: t.QueueID.String()},
-		{Scope: orbit.GateTaskType, ScopeID: t.Type}, {Scope: orbit.GateInstance, ScopeID: instanceID.String()},
+		{Scope: orbit.GateScopeNamespace}, {Scope: orbit.GateScopeQueue, ScopeID: t.QueueID.String()},
+		{Scope: orbit.GateScopeTaskType, ScopeID: t.Type}, {Scope: orbit.GateScopeInstance, ScopeID: instanceID.String()},
 	} {
 		if g[row] {
 			return gateBlocker(row.Scope, row.ScopeID)
@@ -48,8 +48,8 @@ func (g closedGates) closedFor(t pulsedb.ListTaskHeadsRow, instanceID orbit.ID) 
 
 // closedForQueue reports whether claims leave a queue alone.
 func (g closedGates) closedForQueue(queueID orbit.ID) bool {
-	return g[pulsedb.ListClosedGatesRow{Scope: orbit.GateNamespace}] ||
-		g[pulsedb.ListClosedGatesRow{Scope: orbit.GateQueue, ScopeID: queueID.String()}]
+	return g[pulsedb.ListClosedGatesRow{Scope: orbit.GateScopeNamespace}] ||
+		g[pulsedb.ListClosedGatesRow{Scope: orbit.GateScopeQueue, ScopeID: queueID.String()}]
 }
 
 func gateBlocker(scope orbit.GateScope, scopeID string) string { return string(scope) + ":" + scopeID }

@@ -29,12 +29,12 @@ type Service struct {
 	// Fresh tells for how long this replica has been alive without a gap on one database server, as its durable row says.
 	Fresh func(ctx context.Context, now time.Time) (time.Duration, error)
 
-	waiters waiters
+	waiters *waiters
 }
 
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
-	s.waiters = waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
+	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
 	return &s
 }
 

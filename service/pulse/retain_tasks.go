@@ -16,7 +16,7 @@ func (s *Service) RetainTasks(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	due, err := pulsedb.New(s.Batch.DB).DueExpiredTasks(ctx, pulsedb.DueExpiredTasksParams{NowAt: &now, Limit: passRows})
+	due, err := pulsedb.New(s.Batch.DB).DueExpiredTasks(ctx, pulsedb.DueExpiredTasksParams{NowAt: now, Limit: passRows})
 	if err != nil {
 		return 0, err
 	}
@@ -39,7 +39,7 @@ func (s *Service) removeTasks(ctx context.Context, ns orbit.ID, ids []orbit.ID) 
 	removed := 0
 	err := s.Batch.Run(ctx, "retainTasks", func(ctx context.Context, tx *dbtx.Tx) error {
 		q := pulsedb.New(tx)
-		held, err := q.LockExpiredTasks(ctx, pulsedb.LockExpiredTasksParams{NamespaceID: ns, Ids: ids, NowAt: &tx.Now})
+		held, err := q.LockExpiredTasks(ctx, pulsedb.LockExpiredTasksParams{NamespaceID: ns, Ids: ids, NowAt: tx.Now})
 		removed = len(held)
 		if err != nil || removed == 0 {
 			return err

@@ -146,24 +146,24 @@ func (q *Queries) DeleteReceipts(ctx context.Context, arg DeleteReceiptsParams) 
 }
 
 const DueLeases = `-- name: DueLeases :many
-SELECT namespace_id, id, lease_ms FROM pulse_attempts
-WHERE lease_until <= CAST(? AS DATETIME(6)) ORDER BY lease_until LIMIT ?
+SELECT namespace_id, id FROM pulse_attempts
+WHERE lease_until <= CAST(? AS DATETIME(6)) AND lease_ms <= CAST(? AS SIGNED) ORDER BY lease_until LIMIT ?
 `
 
 type DueLeasesParams struct {
-	NowAt time.Time
-	Limit int32
+	NowAt   time.Time
+	FreshMs int64
+	Limit   int32
 }
 
 type DueLeasesRow struct {
 	NamespaceID orbit.ID
 	ID          orbit.ID
-	LeaseMs     uint32
 }
 
-// Walks ix_pulse_attempts_lease, which leads with the end of the lease.
+// Walks ix_pulse_attempts_lease, which leads with the end of the lease. Leases longer than the replica has been fresh are not its to judge.
 func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeasesRow, error) {
-	rows, err := q.db.QueryContext(ctx, DueLeases, arg.NowAt, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, DueLeases, arg.NowAt, arg.FreshMs, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -171,7 +171,7 @@ func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeas
 	var items []DueLeasesRow
 	for rows.Next() {
 		var i DueLeasesRow
-		if err := rows.Scan(&i.NamespaceID, &i.ID, &i.LeaseMs); err != nil {
+		if err := rows.Scan(&i.NamespaceID, &i.ID); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
