@@ -3,6 +3,7 @@ package platform
 import (
 	"context"
 	"encoding/json"
+	"maps"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/db/platformdb"
@@ -17,18 +18,20 @@ type Act struct {
 	Detail     map[string]any
 }
 
-// Audit records an act of a caller in the transaction that does it.
+// Audit records an act in the transaction that does it: of a credential, of somebody on the host, or else of the system.
 func Audit(ctx context.Context, tx *dbtx.Tx, c Caller, act Act) error {
-	if act.Detail == nil {
-		act.Detail = map[string]any{}
+	facts := map[string]any{}
+	maps.Copy(facts, act.Detail)
+	source := "system"
+	switch {
+	case !c.CredentialID.IsZero():
+		source = "api"
+	case c.Host != "":
+		source, facts["by"] = "host", c.Host
 	}
-	detail, err := json.Marshal(act.Detail)
+	detail, err := json.Marshal(facts)
 	if err != nil {
 		return err
-	}
-	source := "api"
-	if c.CredentialID.IsZero() {
-		source = "host"
 	}
 	return platformdb.New(tx).InsertAuditEvent(ctx, platformdb.InsertAuditEventParams{
 		NamespaceID: c.NamespaceID, ID: orbit.NewID(tx.Now), ActorID: c.ActorID.Null(), CredentialID: c.CredentialID.Null(),

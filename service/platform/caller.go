@@ -2,8 +2,8 @@ package platform
 
 import (
 	"context"
-	"path"
 	"slices"
+	"strings"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/service/internal/fault"
@@ -15,8 +15,9 @@ type Caller struct {
 	ActorID      orbit.ID
 	CredentialID orbit.ID
 	Actions      []string
-	Queues       []string // name patterns as in path.Match, where * also matches nothing else than one name
+	Queues       []string // patterns of queue names, in which * stands for any run of characters, none included
 	RequestID    string
+	Host         string // who acts on the host, as user@host, where there is no credential; empty otherwise
 }
 
 // The actions that can be granted. ActionAll grants each of them.
@@ -39,8 +40,7 @@ var Actions = []string{ActionAll, ActionTasksSubmit, ActionTasksRead, ActionTask
 
 type callerKey struct{}
 
-// WithCaller is for the security handler.
-func WithCaller(ctx context.Context, c Caller) context.Context {
+func withCaller(ctx context.Context, c Caller) context.Context {
 	return context.WithValue(ctx, callerKey{}, c)
 }
 
@@ -66,11 +66,24 @@ func Authorize(ctx context.Context, actions ...string) (Caller, error) {
 
 // SeesQueue reports whether the queue's name was granted. One that was not answers like one that does not exist.
 func (c Caller) SeesQueue(name string) bool {
-	return slices.ContainsFunc(c.Queues, func(pattern string) bool {
-		ok, _ := path.Match(pattern, name)
-		return ok || pattern == ActionAll
-	})
+	return slices.ContainsFunc(c.Queues, func(pattern string) bool { return matches(pattern, name) })
 }
 
 // SeesAllQueues reports whether lists need no filter by queue.
-func (c Caller) SeesAllQueues() bool { return slices.Contains(c.Queues, ActionAll) }
+func (c Caller) SeesAllQueues() bool { return slices.Contains(c.Queues, "*") }
+
+// matches takes the leftmost place for each part between stars, which finds a match wherever there is one.
+func matches(pattern, name string) bool {
+	parts := strings.Split(pattern, "*")
+	name, ok := strings.CutPrefix(name, parts[0])
+	if !ok || len(parts) == 1 {
+		return ok && name == ""
+	}
+	last := len(parts) - 1
+	for _, part := range parts[1:last] {
+		if _, name, ok = strings.Cut(name, part); !ok {
+			return false
+		}
+	}
+	return strings.HasSuffix(name, parts[last])
+}

@@ -72,11 +72,11 @@ func CheckKey(key string) *fault.Fault {
 		return fault.New(fault.IdempotencyMissing, "this operation needs an idempotency key: choose one for each thing you want done once, and keep it for repeats")
 	}
 	if len(key) > 128 {
-		return fault.Invalid("Idempotency-Key", "too_long", "an idempotency key has at most 128 characters, this one has %d", len(key))
+		return fault.Invalid("header/Idempotency-Key", "too_long", "an idempotency key has at most 128 characters, this one has %d", len(key))
 	}
 	for i := range len(key) {
 		if key[i] < '!' || key[i] > '~' {
-			return fault.Invalid("Idempotency-Key", "not_visible_ascii", "an idempotency key is made of visible ASCII characters (0x21 to 0x7e); byte %d is not", i)
+			return fault.Invalid("header/Idempotency-Key", "not_visible_ascii", "an idempotency key is made of visible ASCII characters (0x21 to 0x7e); byte %d is not", i)
 		}
 	}
 	return nil
@@ -152,10 +152,14 @@ func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh [
 		if len(fresh) > 1 {
 			return ErrHeld
 		}
-		return &fault.Fault{Code: fault.IdempotencyInProgress, RetryAfter: time.Second,
-			Detail: "the first try of this key still runs; repeat the request with the same key"}
+		return inProgress()
 	}
 	return err
+}
+
+func inProgress() *fault.Fault {
+	return &fault.Fault{Code: fault.IdempotencyInProgress, RetryAfter: time.Second,
+		Detail: "the first try of this key still runs; repeat the request with the same key"}
 }
 
 // judge reads who owns each key back; a row count of the upsert says nothing about that.

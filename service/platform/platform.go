@@ -3,6 +3,7 @@
 package platform
 
 import (
+	"context"
 	"log/slog"
 	"time"
 
@@ -17,17 +18,36 @@ type Service struct {
 	// Batch runs many items in one transaction; lock wait 1 s.
 	Batch *dbtx.Pool
 	Log   *slog.Logger
+	// Clock is the host's clock. It measures and makes the prefixes of ids; it decides nothing.
+	Clock func() time.Time
 	// KeyLife is how long a reply is kept under its key; at least MinKeyLife.
 	KeyLife time.Duration
 	// TombstoneLife is how long a key refuses repeats after its reply is gone.
 	TombstoneLife time.Duration
 	// EventLife is how long events stay in the feed.
 	EventLife time.Duration
-	// RatePerSecond is the rate limit of credentials that carry none of their own.
+	// RatePerSecond is the rate limit of credentials that carry none of their own; 0 means none.
 	RatePerSecond int
 	Replica       Replica
 
-	access access
+	// OnNamespace is called in the transaction that creates a namespace, for the rows that a module needs from the start.
+	OnNamespace []func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID) error
+	// Resources tells, by kind, whether a caller may see a resource as rights are now. A kind that is not in it is not seen.
+	Resources map[string]func(ctx context.Context, c Caller, id orbit.ID) (bool, error)
+	// Keyed is every operation that takes an Idempotency-Key, by operationId.
+	Keyed map[string]Keyed
+
+	access  access
+	denials denials
+	turns   *turns
+}
+
+// New makes the module; the fields of s that are exported must be set.
+func New(s Service) *Service {
+	s.access = newAccess()
+	s.denials = newDenials()
+	s.turns = &turns{}
+	return &s
 }
 
 // MinKeyLife is the least life of a key: a business may come back after 6 days and then try for 24 hours more.
@@ -38,4 +58,9 @@ type Replica struct {
 	ID      orbit.ID
 	Host    string
 	Version string
+	// Grace is the longest time between two renewals that still counts as an unbroken run.
+	Grace time.Duration
 }
+
+// Kinds of resources and of aggregates in events.
+const kindCredential = "credential"

@@ -15,6 +15,8 @@ import (
 type Loop struct {
 	Name     string
 	Interval time.Duration
+	// Idle is the pace after a pass that moved nothing; 0 means Interval.
+	Idle time.Duration
 	// Pass does one bounded round and answers how many items it moved. A full round is followed by the next at once.
 	Pass func(ctx context.Context) (moved int, err error)
 	// Full is the number of moved items at which more is likely to be waiting; 0 means never.
@@ -37,7 +39,7 @@ func Run(ctx context.Context, loops []Loop, log *slog.Logger, observe Observer) 
 }
 
 func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
-	timer := time.NewTimer(l.jittered())
+	timer := time.NewTimer(jittered(l.Interval))
 	defer timer.Stop()
 	for {
 		select {
@@ -51,7 +53,11 @@ func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
 			timer.Reset(0)
 			continue
 		}
-		timer.Reset(l.jittered())
+		if moved == 0 && l.Idle > 0 {
+			timer.Reset(jittered(l.Idle))
+			continue
+		}
+		timer.Reset(jittered(l.Interval))
 	}
 }
 
@@ -73,6 +79,6 @@ func (l Loop) once(ctx context.Context, log *slog.Logger, observe Observer) (mov
 	return moved
 }
 
-func (l Loop) jittered() time.Duration {
-	return l.Interval - l.Interval/10 + time.Duration(rand.Int64N(int64(l.Interval)/5+1))
+func jittered(d time.Duration) time.Duration {
+	return d - d/10 + time.Duration(rand.Int64N(int64(d)/5+1))
 }

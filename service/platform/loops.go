@@ -1,0 +1,20 @@
+package platform
+
+import (
+	"time"
+
+	"github.com/orbit-run/orbit/service/internal/loop"
+)
+
+// Loops are the background passes of the module.
+func (s *Service) Loops() []loop.Loop {
+	return []loop.Loop{
+		{Name: "renew_replica", Interval: renewInterval, Pass: s.RenewReplica},
+		{Name: "forget_replicas", Interval: time.Minute, Pass: s.ForgetReplicas},
+		{Name: "sequence_events", Interval: 30 * time.Millisecond, Idle: 100 * time.Millisecond, Pass: s.SequenceEvents},
+		{Name: "trim_events", Interval: 15 * time.Second, Pass: s.TrimEvents, Full: trimBatches},
+		{Name: "retire_keys", Interval: 10 * time.Second, Pass: s.RetireKeys, Full: RetireKeysBatch},
+		{Name: "touch_credentials", Interval: 5 * time.Second, Pass: s.TouchCredentials},
+		{Name: "audit_denials", Interval: time.Minute, Pass: s.AuditDenials},
+	}
+}
