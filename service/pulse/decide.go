@@ -108,7 +108,7 @@ func decideFinished(e ending, s submission) ending {
 		e.state, e.fate = orbit.AttemptFailed, fateFail
 	default:
 		e.state, e.fate = orbit.AttemptFailed, fateRequeue
-		e.delay = max(s.retryAfter, backoff(e.queue, int(e.task.AttemptsUsed)+1, e.attempt.ID))
+		e.delay = backoff(e.queue, int(e.task.AttemptsUsed)+1, e.attempt.ID)
 		if s.retryAfter > 0 {
 			e.delay = s.retryAfter
 		}
