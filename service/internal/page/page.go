@@ -69,7 +69,10 @@ func (w Walk) Before(cursor string) (orbit.ID, error) {
 		return orbit.ID{}, err
 	}
 	if position == nil {
-		return orbit.ID(bytes.Repeat([]byte{0xff}, len(orbit.ID{}))), nil
+		return Top(), nil
 	}
 	return orbit.ID(position), nil
 }
+
+// Top is where a walk from the greatest id down begins.
+func Top() orbit.ID { return orbit.ID(bytes.Repeat([]byte{0xff}, len(orbit.ID{}))) }
