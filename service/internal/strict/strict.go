@@ -30,7 +30,8 @@ const (
 	MaxDepth = 100
 	// MaxDigits is the number of digits that one number may have, those of its exponent included.
 	MaxDigits = 1000
-	// MaxFaults is the number of faults that are reported for one body or one item; later ones are not recorded.
+	// MaxFaults is the number of faults that are reported for one body or one item, broken syntax not counted; later
+	// ones are not recorded.
 	MaxFaults = 16
 )
 
