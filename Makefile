@@ -57,8 +57,7 @@ check-api: bin/.tools
 
 check-go: bin/.tools
 	deploy/check/imports.sh
-	go mod tidy -diff
-	go -C sdk/go mod tidy -diff
+	deploy/check/modules.sh
 	bin/golangci-lint run ./...
 	cd sdk/go && ../../bin/golangci-lint run ./...
 	cd tools && ../bin/golangci-lint run ./...
