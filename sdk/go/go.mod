@@ -3,8 +3,10 @@ module github.com/orbit-run/orbit/sdk/go
 go 1.26.0
 
 require (
+	github.com/cenkalti/backoff/v5 v5.0.3
 	github.com/go-faster/errors v0.8.0
 	github.com/go-faster/jx v1.2.0
+	github.com/google/go-cmp v0.7.0
 	github.com/ogen-go/ogen v1.24.0
 	go.opentelemetry.io/otel v1.47.0
 	go.opentelemetry.io/otel/metric v1.47.0
