@@ -28,7 +28,9 @@ func (s *Service) CancelTask(ctx context.Context, req api.OptCancelTaskRequest, 
 	}
 	reason := req.Value.Reason.Or("")
 	reply, err := s.manage(ctx, caller, "cancelTask", params.TaskID, params.IdempotencyKey, map[string]any{"reason": reason},
-		func(ctx context.Context, tx *dbtx.Tx) error { return s.cancel(ctx, tx, caller, params.TaskID, m, reason) })
+		func(ctx context.Context, tx *dbtx.Tx) error {
+			return s.cancel(ctx, tx, caller, params.TaskID, m, reason)
+		})
 	if err != nil {
 		return nil, err
 	}
