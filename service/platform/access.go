@@ -188,15 +188,17 @@ func cache[K comparable, V any](size int) *lru.Cache[K, V] {
 	return c
 }
 
-// know gives what is remembered of a credential, or asks the database. Many that ask at once share one reading. That there is no such
-// credential is not remembered. After too many failures from an address the database is asked only for keys that opened before.
+// know gives what is remembered of a credential if the key opens it, and asks the database otherwise, so that a key is never refused for what
+// was true a moment ago. Many that ask at once share one reading. After too many failures from an address the database is asked only
+// for keys that opened before.
 func (s *Service) know(ctx context.Context, shown proof, from netip.Addr) (*reading, error) {
 	ref := shown.ref
 	old, ok := s.access.known.Get(ref)
-	if ok && s.Clock().Sub(old.since) < memory {
+	opens := ok && old.judge(shown.digest, s.judgedAt(old)) == nil
+	if opens && s.Clock().Sub(old.since) < memory {
 		return old, nil
 	}
-	if !ok || old.judge(shown.digest, s.judgedAt(old)) != nil {
+	if !opens {
 		if f := s.access.blocked(from, s.Clock()); f != nil {
 			return nil, f
 		}

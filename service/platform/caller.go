@@ -2,8 +2,9 @@ package platform
 
 import (
 	"context"
+	"path"
+	"regexp"
 	"slices"
-	"strings"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/service/internal/fault"
@@ -15,7 +16,7 @@ type Caller struct {
 	ActorID      orbit.ID
 	CredentialID orbit.ID
 	Actions      []string
-	Queues       []string // patterns of queue names, in which * stands for any run of characters, none included
+	Queues       []string // patterns of queue names as in path.Match, where * stands for no slash; * alone covers every name
 	RequestID    string
 	Host         string // who acts on the host, as user@host, where there is no credential; empty otherwise
 }
@@ -66,24 +67,14 @@ func Authorize(ctx context.Context, actions ...string) (Caller, error) {
 
 // SeesQueue reports whether the queue's name was granted. One that was not answers like one that does not exist.
 func (c Caller) SeesQueue(name string) bool {
-	return slices.ContainsFunc(c.Queues, func(pattern string) bool { return matches(pattern, name) })
+	return c.SeesAllQueues() || slices.ContainsFunc(c.Queues, func(pattern string) bool {
+		ok, _ := path.Match(pattern, name)
+		return ok
+	})
 }
 
 // SeesAllQueues reports whether lists need no filter by queue.
 func (c Caller) SeesAllQueues() bool { return slices.Contains(c.Queues, "*") }
 
-// matches takes the leftmost place for each part between stars, which finds a match wherever there is one.
-func matches(pattern, name string) bool {
-	parts := strings.Split(pattern, "*")
-	name, ok := strings.CutPrefix(name, parts[0])
-	if !ok || len(parts) == 1 {
-		return ok && name == ""
-	}
-	last := len(parts) - 1
-	for _, part := range parts[1:last] {
-		if _, name, ok = strings.Cut(name, part); !ok {
-			return false
-		}
-	}
-	return strings.HasSuffix(name, parts[last])
-}
+// queuePattern is what a pattern of queue names is made of: none of it is an error to path.Match.
+var queuePattern = regexp.MustCompile(`^[A-Za-z0-9._:/*?-]{1,128}$`)

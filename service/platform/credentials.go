@@ -43,6 +43,11 @@ func (n NewCredential) check() *fault.Fault {
 			return fault.Invalid("/actions/"+strconv.Itoa(i), "unknown_action", "there is no action %q; the actions are %v", a, Actions)
 		}
 	}
+	for i, p := range n.Queues {
+		if !queuePattern.MatchString(p) {
+			return fault.Invalid("/queues/"+strconv.Itoa(i), "pattern", "a pattern of queue names does not match %s", queuePattern)
+		}
+	}
 	if !n.ExpiresAt.IsZero() && n.ExpiresAt.UTC().Year() > 9999 {
 		return fault.Invalid("/expires_at", "out_of_range", "the year must be at most 9999")
 	}

@@ -23,6 +23,8 @@ import (
 const (
 	// backstop is how often a waiting claim looks for itself, should neither a wake-up nor the replica's common look reach it.
 	backstop = 10 * time.Second
+	// keyCheck is how often a waiting claim asks whether its key still opens; with what a replica remembers of a key it stays below 5 s.
+	keyCheck = 2 * time.Second
 	// inlineBytes is the largest payload read with its task; larger ones are read one by one, within maxOfferBytes.
 	inlineBytes = 32 << 10
 	// maxOfferBytes bounds the payloads of one reply; a single larger one travels alone.
@@ -51,30 +53,41 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	defer end.Stop()
 	for {
 		offers, err := s.claim(ctx, c, req.ClaimSeq, queues, req.Max)
-		if err != nil || len(offers) > 0 || req.WaitMs.Or(0) == 0 || !s.awaitWork(ctx, wake, end.C) {
+		if err != nil || len(offers) > 0 || req.WaitMs.Or(0) == 0 {
 			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
 		}
-		if err := s.Platform.StillValid(ctx); err != nil {
-			return nil, err
+		if again, err := s.awaitWork(ctx, wake, end.C); err != nil || !again {
+			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
 		}
 	}
 }
 
-// awaitWork returns true when another look is worth it, and false when the poll is over.
-func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) bool {
+// awaitWork returns true when another look is worth it, false when the poll is over, and the refusal as soon as the caller's key does not
+// open any more.
+func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) (again bool, err error) {
 	look := time.NewTimer(backstop)
 	defer look.Stop()
-	select {
-	case <-wake:
-	case <-look.C:
-	case <-end:
-		return false
-	case <-s.waiters.drained:
-		return false
-	case <-ctx.Done():
-		return false
+	check := time.NewTicker(keyCheck)
+	defer check.Stop()
+	for !again {
+		select {
+		case <-wake:
+			again = true
+		case <-look.C:
+			again = true
+		case <-check.C:
+		case <-end:
+			return false, nil
+		case <-s.waiters.drained:
+			return false, nil
+		case <-ctx.Done():
+			return false, nil
+		}
+		if err := s.Platform.StillValid(ctx); err != nil {
+			return false, err
+		}
 	}
-	return ctx.Err() == nil
+	return ctx.Err() == nil, nil
 }
 
 // claimQueues resolves the queues of a claim: those it names, or else those its instance was opened with, without any that was

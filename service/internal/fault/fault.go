@@ -78,7 +78,11 @@ func New(code Code, format string, args ...any) *Fault {
 // Invalid refuses one field of the input.
 func Invalid(pointer, code, format string, args ...any) *Fault {
 	detail := fmt.Sprintf(format, args...)
-	return &Fault{Code: InvalidRequest, Detail: pointer + ": " + detail, Errors: []Field{{Pointer: pointer, Code: code, Detail: detail}}}
+	place := pointer
+	if place == "" {
+		place = "the body"
+	}
+	return &Fault{Code: InvalidRequest, Detail: place + ": " + detail, Errors: []Field{{Pointer: pointer, Code: code, Detail: detail}}}
 }
 
 // Missing is the one answer for what does not exist, belongs to another tenant, or is on a queue that was not granted.
