@@ -38,32 +38,32 @@ ORDER BY id DESC LIMIT ?;
 
 -- name: PageTasksByState :many
 -- Walks ix_pulse_tasks_list, newest first, for one queue and state.
-SELECT id, queue_id, type, state FROM pulse_tasks
+SELECT id, queue_id, type, state FROM pulse_tasks FORCE INDEX (ix_pulse_tasks_list)
 WHERE namespace_id = sqlc.arg(namespace_id) AND queue_id = sqlc.arg(queue_id) AND state = sqlc.arg(state) AND id < sqlc.arg(before_id)
 ORDER BY id DESC LIMIT ?;
 
 -- name: PageTasksByQueue :many
 -- Walks ix_pulse_tasks_list once a state and merges, newest first. One statement, so that a task that changes its state while the
 -- states are read one after the other is neither missed nor met twice.
-(SELECT o.id, o.queue_id, o.type, o.state FROM pulse_tasks o
+(SELECT o.id, o.queue_id, o.type, o.state FROM pulse_tasks o FORCE INDEX (ix_pulse_tasks_list)
  WHERE o.namespace_id = sqlc.arg(namespace_id) AND o.queue_id = sqlc.arg(queue_id) AND o.state = 'open' AND o.id < sqlc.arg(before_id) ORDER BY o.id DESC LIMIT ?)
 UNION ALL
-(SELECT r.id, r.queue_id, r.type, r.state FROM pulse_tasks r
+(SELECT r.id, r.queue_id, r.type, r.state FROM pulse_tasks r FORCE INDEX (ix_pulse_tasks_list)
  WHERE r.namespace_id = sqlc.arg(namespace_id) AND r.queue_id = sqlc.arg(queue_id) AND r.state = 'review' AND r.id < sqlc.arg(before_id) ORDER BY r.id DESC LIMIT ?)
 UNION ALL
-(SELECT s.id, s.queue_id, s.type, s.state FROM pulse_tasks s
+(SELECT s.id, s.queue_id, s.type, s.state FROM pulse_tasks s FORCE INDEX (ix_pulse_tasks_list)
  WHERE s.namespace_id = sqlc.arg(namespace_id) AND s.queue_id = sqlc.arg(queue_id) AND s.state = 'succeeded' AND s.id < sqlc.arg(before_id) ORDER BY s.id DESC LIMIT ?)
 UNION ALL
-(SELECT f.id, f.queue_id, f.type, f.state FROM pulse_tasks f
+(SELECT f.id, f.queue_id, f.type, f.state FROM pulse_tasks f FORCE INDEX (ix_pulse_tasks_list)
  WHERE f.namespace_id = sqlc.arg(namespace_id) AND f.queue_id = sqlc.arg(queue_id) AND f.state = 'failed' AND f.id < sqlc.arg(before_id) ORDER BY f.id DESC LIMIT ?)
 UNION ALL
-(SELECT c.id, c.queue_id, c.type, c.state FROM pulse_tasks c
+(SELECT c.id, c.queue_id, c.type, c.state FROM pulse_tasks c FORCE INDEX (ix_pulse_tasks_list)
  WHERE c.namespace_id = sqlc.arg(namespace_id) AND c.queue_id = sqlc.arg(queue_id) AND c.state = 'cancelled' AND c.id < sqlc.arg(before_id) ORDER BY c.id DESC LIMIT ?)
 ORDER BY id DESC LIMIT ?;
 
 -- name: ListLiveTasks :many
 -- Walks ix_pulse_attempts_live of one queue, which holds live attempts only; bounded by the limit, in no order.
-SELECT a.task_id, a.queue_id, t.type FROM pulse_attempts a
+SELECT a.task_id, a.queue_id, t.type FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_live)
 JOIN pulse_tasks t ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.live_queue_id = sqlc.arg(queue_id) LIMIT ?;
 
@@ -72,16 +72,16 @@ WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.live_queue_id = sqlc.arg(que
 SELECT
   (SELECT COUNT(*) FROM (SELECT r.task_id FROM pulse_ready r
     WHERE r.namespace_id = sqlc.arg(namespace_id) AND r.queue_id = sqlc.arg(queue_id) LIMIT 10001) AS b1) AS ready,
-  (SELECT COUNT(*) FROM (SELECT s.task_id FROM pulse_scheduled s
+  (SELECT COUNT(*) FROM (SELECT s.task_id FROM pulse_scheduled s FORCE INDEX (ix_pulse_scheduled_queue)
     WHERE s.namespace_id = sqlc.arg(namespace_id) AND s.queue_id = sqlc.arg(queue_id) LIMIT 10001) AS b2) AS scheduled,
-  (SELECT COUNT(*) FROM (SELECT b.task_id FROM pulse_blocked b
+  (SELECT COUNT(*) FROM (SELECT b.task_id FROM pulse_blocked b FORCE INDEX (ix_pulse_blocked_queue)
     WHERE b.namespace_id = sqlc.arg(namespace_id) AND b.queue_id = sqlc.arg(queue_id) LIMIT 10001) AS b3) AS blocked,
-  (SELECT COUNT(*) FROM (SELECT t.id FROM pulse_tasks t
+  (SELECT COUNT(*) FROM (SELECT t.id FROM pulse_tasks t FORCE INDEX (ix_pulse_tasks_list)
     WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.queue_id = sqlc.arg(queue_id) AND t.state = 'review' LIMIT 10001) AS b4) AS review;
 
 -- name: CountLive :many
 -- Walks ix_pulse_attempts_live; the limit bounds the live attempts read, whatever their states.
-SELECT b.state, COUNT(*) AS attempts FROM (SELECT a.state FROM pulse_attempts a
+SELECT b.state, COUNT(*) AS attempts FROM (SELECT a.state FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_live)
   WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.live_queue_id = sqlc.arg(queue_id) LIMIT 10001) AS b
 GROUP BY b.state;
 
@@ -102,7 +102,7 @@ SELECT CAST(COALESCE(MIN(o.rank_us), -1) AS SIGNED) AS rank_us FROM (
 -- name: CountLiveByInstance :many
 -- Walks ix_pulse_attempts_instance, which holds live attempts only, in its order: where the limit cuts, what is missing belongs to the
 -- greatest instance ids.
-SELECT b.live_instance_id, COUNT(*) AS attempts FROM (SELECT a.live_instance_id FROM pulse_attempts a
+SELECT b.live_instance_id, COUNT(*) AS attempts FROM (SELECT a.live_instance_id FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_instance)
   WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.live_instance_id IN (sqlc.slice(instance_ids))
   ORDER BY a.live_instance_id LIMIT ?) AS b
 GROUP BY b.live_instance_id;

@@ -15,7 +15,7 @@ SELECT t.id, t.state, t.generation, t.revision, t.deadline_at, t.result_evidence
   CAST((SELECT COUNT(*) FROM orbit_events e WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_first,
   CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_last
-FROM pulse_tasks t
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
 LEFT JOIN pulse_blocked b ON b.namespace_id = t.namespace_id AND b.task_id = t.id
@@ -40,7 +40,7 @@ SELECT a.id, a.task_id, a.state, a.generation, a.epoch, a.version, a.lease_until
   CAST((SELECT COUNT(*) FROM orbit_events e WHERE e.namespace_id = a.namespace_id AND e.aggregate_id = a.id AND e.aggregate_kind = 'attempt') AS SIGNED) AS event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e WHERE e.namespace_id = a.namespace_id AND e.aggregate_id = a.id AND e.aggregate_kind = 'attempt') AS SIGNED) AS event_first,
   CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e WHERE e.namespace_id = a.namespace_id AND e.aggregate_id = a.id AND e.aggregate_kind = 'attempt') AS SIGNED) AS event_last
-FROM pulse_attempts a
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_tasks t ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 LEFT JOIN pulse_worker_sessions s ON s.namespace_id = a.namespace_id AND s.id = a.session_id
 LEFT JOIN pulse_worker_instances i ON i.namespace_id = a.namespace_id AND i.id = a.instance_id
@@ -61,7 +61,7 @@ SELECT u.id, u.revision, u.created_at, u.updated_at, g.control_version, g.update
   CAST((SELECT COUNT(*) FROM orbit_events e WHERE e.namespace_id = u.namespace_id AND e.aggregate_id = u.id AND e.aggregate_kind = 'gate') AS SIGNED) AS gate_event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e WHERE e.namespace_id = u.namespace_id AND e.aggregate_id = u.id AND e.aggregate_kind = 'gate') AS SIGNED) AS gate_event_first,
   CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e WHERE e.namespace_id = u.namespace_id AND e.aggregate_id = u.id AND e.aggregate_kind = 'gate') AS SIGNED) AS gate_event_last
-FROM pulse_queues u
+FROM pulse_queues u FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_execution_gates g ON g.namespace_id = u.namespace_id AND g.scope = 'queue' AND g.scope_id = LOWER(HEX(u.id))
 LEFT JOIN orbit_event_heads h ON h.namespace_id = u.namespace_id
 LEFT JOIN orbit_event_log m ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
@@ -72,7 +72,7 @@ ORDER BY u.id LIMIT ?;
 -- name: VerifySessions :many
 -- Walks the primary key.
 SELECT s.id, s.epoch, s.closed_at, i.session_id AS instance_session, i.epoch AS instance_epoch
-FROM pulse_worker_sessions s
+FROM pulse_worker_sessions s FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_worker_instances i ON i.namespace_id = s.namespace_id AND i.id = s.instance_id
 WHERE s.namespace_id = sqlc.arg(namespace_id) AND s.id > sqlc.arg(after_id)
 ORDER BY s.id LIMIT ?;
@@ -80,7 +80,7 @@ ORDER BY s.id LIMIT ?;
 -- name: VerifyInstances :many
 -- Walks the primary key.
 SELECT i.id, i.epoch, i.state, s.epoch AS session_epoch, s.instance_id AS current_id
-FROM pulse_worker_instances i
+FROM pulse_worker_instances i FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
 WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id > sqlc.arg(after_id)
 ORDER BY i.id LIMIT ?;
@@ -93,7 +93,7 @@ SELECT DISTINCT namespace_id, queue_id, priority FROM pulse_ready;
 -- Walks the primary key of one group.
 SELECT r.rank_us, r.task_id,
   t.state, CAST(COALESCE(t.queue_id = r.queue_id AND t.priority = r.priority AND t.rank_us = r.rank_us, 0) AS SIGNED) AS agrees
-FROM pulse_ready r
+FROM pulse_ready r FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_tasks t ON t.namespace_id = r.namespace_id AND t.id = r.task_id
 WHERE r.namespace_id = sqlc.arg(namespace_id) AND r.queue_id = sqlc.arg(queue_id) AND r.priority = sqlc.arg(priority)
   AND r.rank_us >= sqlc.arg(after_rank) AND (r.rank_us > sqlc.arg(after_rank) OR r.task_id > sqlc.arg(after_id))
@@ -103,7 +103,7 @@ ORDER BY r.rank_us, r.task_id LIMIT ?;
 -- Walks the primary key.
 SELECT s.due_at, s.namespace_id, s.task_id,
   t.state, CAST(COALESCE(t.run_at = s.due_at AND t.queue_id = s.queue_id AND t.priority = s.priority AND t.rank_us = s.rank_us, 0) AS SIGNED) AS agrees
-FROM pulse_scheduled s
+FROM pulse_scheduled s FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_tasks t ON t.namespace_id = s.namespace_id AND t.id = s.task_id
 WHERE s.due_at >= sqlc.arg(after_due) AND (s.due_at > sqlc.arg(after_due) OR s.namespace_id > sqlc.arg(after_namespace)
   OR s.namespace_id = sqlc.arg(after_namespace) AND s.task_id > sqlc.arg(after_id))
@@ -113,7 +113,7 @@ ORDER BY s.due_at, s.namespace_id, s.task_id LIMIT ?;
 -- Walks uq_pulse_blocked_task.
 SELECT b.namespace_id, b.task_id,
   t.state, CAST(COALESCE(t.queue_id = b.queue_id AND t.priority = b.priority AND t.rank_us = b.rank_us, 0) AS SIGNED) AS agrees
-FROM pulse_blocked b
+FROM pulse_blocked b FORCE INDEX (uq_pulse_blocked_task)
 LEFT JOIN pulse_tasks t ON t.namespace_id = b.namespace_id AND t.id = b.task_id
 WHERE b.namespace_id >= sqlc.arg(after_namespace) AND (b.namespace_id > sqlc.arg(after_namespace) OR b.task_id > sqlc.arg(after_id))
 ORDER BY b.namespace_id, b.task_id LIMIT ?;
@@ -121,7 +121,7 @@ ORDER BY b.namespace_id, b.task_id LIMIT ?;
 -- name: HostVerifyDeadlines :many
 -- Walks the primary key.
 SELECT d.deadline_at, d.namespace_id, d.task_id, t.state, CAST(COALESCE(t.deadline_at = d.deadline_at, 0) AS SIGNED) AS agrees
-FROM pulse_deadlines d
+FROM pulse_deadlines d FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_tasks t ON t.namespace_id = d.namespace_id AND t.id = d.task_id
 WHERE d.deadline_at >= sqlc.arg(after_deadline) AND (d.deadline_at > sqlc.arg(after_deadline) OR d.namespace_id > sqlc.arg(after_namespace)
   OR d.namespace_id = sqlc.arg(after_namespace) AND d.task_id > sqlc.arg(after_id))

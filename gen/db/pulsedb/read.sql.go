@@ -15,7 +15,7 @@ import (
 )
 
 const CountLive = `-- name: CountLive :many
-SELECT b.state, COUNT(*) AS attempts FROM (SELECT a.state FROM pulse_attempts a
+SELECT b.state, COUNT(*) AS attempts FROM (SELECT a.state FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_live)
   WHERE a.namespace_id = ? AND a.live_queue_id = ? LIMIT 10001) AS b
 GROUP BY b.state
 `
@@ -55,7 +55,7 @@ func (q *Queries) CountLive(ctx context.Context, arg CountLiveParams) ([]CountLi
 }
 
 const CountLiveByInstance = `-- name: CountLiveByInstance :many
-SELECT b.live_instance_id, COUNT(*) AS attempts FROM (SELECT a.live_instance_id FROM pulse_attempts a
+SELECT b.live_instance_id, COUNT(*) AS attempts FROM (SELECT a.live_instance_id FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_instance)
   WHERE a.namespace_id = ? AND a.live_instance_id IN (/*SLICE:instance_ids*/?)
   ORDER BY a.live_instance_id LIMIT ?) AS b
 GROUP BY b.live_instance_id
@@ -113,11 +113,11 @@ const CountQueue = `-- name: CountQueue :one
 SELECT
   (SELECT COUNT(*) FROM (SELECT r.task_id FROM pulse_ready r
     WHERE r.namespace_id = ? AND r.queue_id = ? LIMIT 10001) AS b1) AS ready,
-  (SELECT COUNT(*) FROM (SELECT s.task_id FROM pulse_scheduled s
+  (SELECT COUNT(*) FROM (SELECT s.task_id FROM pulse_scheduled s FORCE INDEX (ix_pulse_scheduled_queue)
     WHERE s.namespace_id = ? AND s.queue_id = ? LIMIT 10001) AS b2) AS scheduled,
-  (SELECT COUNT(*) FROM (SELECT b.task_id FROM pulse_blocked b
+  (SELECT COUNT(*) FROM (SELECT b.task_id FROM pulse_blocked b FORCE INDEX (ix_pulse_blocked_queue)
     WHERE b.namespace_id = ? AND b.queue_id = ? LIMIT 10001) AS b3) AS blocked,
-  (SELECT COUNT(*) FROM (SELECT t.id FROM pulse_tasks t
+  (SELECT COUNT(*) FROM (SELECT t.id FROM pulse_tasks t FORCE INDEX (ix_pulse_tasks_list)
     WHERE t.namespace_id = ? AND t.queue_id = ? AND t.state = 'review' LIMIT 10001) AS b4) AS review
 `
 
@@ -250,7 +250,7 @@ func (q *Queries) ListEvidence(ctx context.Context, arg ListEvidenceParams) ([]L
 }
 
 const ListLiveTasks = `-- name: ListLiveTasks :many
-SELECT a.task_id, a.queue_id, t.type FROM pulse_attempts a
+SELECT a.task_id, a.queue_id, t.type FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_live)
 JOIN pulse_tasks t ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 WHERE a.namespace_id = ? AND a.live_queue_id = ? LIMIT ?
 `
@@ -467,19 +467,19 @@ func (q *Queries) PageTasks(ctx context.Context, arg PageTasksParams) ([]PageTas
 }
 
 const PageTasksByQueue = `-- name: PageTasksByQueue :many
-(SELECT o.id, o.queue_id, o.type, o.state FROM pulse_tasks o
+(SELECT o.id, o.queue_id, o.type, o.state FROM pulse_tasks o FORCE INDEX (ix_pulse_tasks_list)
  WHERE o.namespace_id = ? AND o.queue_id = ? AND o.state = 'open' AND o.id < ? ORDER BY o.id DESC LIMIT ?)
 UNION ALL
-(SELECT r.id, r.queue_id, r.type, r.state FROM pulse_tasks r
+(SELECT r.id, r.queue_id, r.type, r.state FROM pulse_tasks r FORCE INDEX (ix_pulse_tasks_list)
  WHERE r.namespace_id = ? AND r.queue_id = ? AND r.state = 'review' AND r.id < ? ORDER BY r.id DESC LIMIT ?)
 UNION ALL
-(SELECT s.id, s.queue_id, s.type, s.state FROM pulse_tasks s
+(SELECT s.id, s.queue_id, s.type, s.state FROM pulse_tasks s FORCE INDEX (ix_pulse_tasks_list)
  WHERE s.namespace_id = ? AND s.queue_id = ? AND s.state = 'succeeded' AND s.id < ? ORDER BY s.id DESC LIMIT ?)
 UNION ALL
-(SELECT f.id, f.queue_id, f.type, f.state FROM pulse_tasks f
+(SELECT f.id, f.queue_id, f.type, f.state FROM pulse_tasks f FORCE INDEX (ix_pulse_tasks_list)
  WHERE f.namespace_id = ? AND f.queue_id = ? AND f.state = 'failed' AND f.id < ? ORDER BY f.id DESC LIMIT ?)
 UNION ALL
-(SELECT c.id, c.queue_id, c.type, c.state FROM pulse_tasks c
+(SELECT c.id, c.queue_id, c.type, c.state FROM pulse_tasks c FORCE INDEX (ix_pulse_tasks_list)
  WHERE c.namespace_id = ? AND c.queue_id = ? AND c.state = 'cancelled' AND c.id < ? ORDER BY c.id DESC LIMIT ?)
 ORDER BY id DESC LIMIT ?
 `
@@ -556,7 +556,7 @@ func (q *Queries) PageTasksByQueue(ctx context.Context, arg PageTasksByQueuePara
 }
 
 const PageTasksByState = `-- name: PageTasksByState :many
-SELECT id, queue_id, type, state FROM pulse_tasks
+SELECT id, queue_id, type, state FROM pulse_tasks FORCE INDEX (ix_pulse_tasks_list)
 WHERE namespace_id = ? AND queue_id = ? AND state = ? AND id < ?
 ORDER BY id DESC LIMIT ?
 `
