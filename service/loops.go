@@ -3,6 +3,7 @@ package service
 import (
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"github.com/orbit-run/orbit/service/internal/loop"
@@ -13,9 +14,19 @@ func (s *Service) Loops() []loop.Loop {
 	return append(s.platform.Loops(), s.pulse.Loops()...)
 }
 
-// RunLoops runs the passes until ctx ends and each is over, writes what was counted but not yet written, and takes the replica off the list.
-func (s *Service) RunLoops(ctx context.Context) {
-	loop.Run(ctx, s.Loops(), s.options.Logger, s.metrics.observePass)
+// Roles are what this process does; a replica has one or both.
+type Roles struct {
+	API    bool // serves requests
+	Engine bool // moves tasks and events on
+}
+
+// RunLoops runs the passes of the roles until ctx ends and each is over, writes what was counted but not yet written, and takes the replica off the
+// list.
+func (s *Service) RunLoops(ctx context.Context, roles Roles) {
+	loops := slices.DeleteFunc(s.Loops(), func(l loop.Loop) bool {
+		return l.Role == loop.API && !roles.API || l.Role == loop.Engine && !roles.Engine
+	})
+	loop.Run(ctx, loops, s.options.Logger, s.metrics.observePass)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTime)
 	defer cancel()
 	_, denials := s.platform.AuditDenials(ctx)

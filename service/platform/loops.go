@@ -9,12 +9,12 @@ import (
 // Loops are the background passes of the module.
 func (s *Service) Loops() []loop.Loop {
 	return []loop.Loop{
-		{Name: "renew_replica", Interval: renewInterval, Pass: s.RenewReplica},
+		{Name: "renew_replica", Role: loop.Always, Interval: renewInterval, Pass: s.RenewReplica},
 		{Name: "forget_replicas", Interval: time.Minute, Pass: s.ForgetReplicas},
 		{Name: "sequence_events", Interval: 30 * time.Millisecond, Idle: 100 * time.Millisecond, Pass: s.SequenceEvents},
 		{Name: "trim_events", Interval: 15 * time.Second, Pass: s.TrimEvents, Full: trimBatches},
 		{Name: "retire_keys", Interval: 10 * time.Second, Pass: s.RetireKeys, Full: RetireKeysBatch},
-		{Name: "touch_credentials", Interval: 5 * time.Second, Pass: s.TouchCredentials},
-		{Name: "audit_denials", Interval: time.Minute, Pass: s.AuditDenials},
+		{Name: "touch_credentials", Role: loop.API, Interval: 5 * time.Second, Pass: s.TouchCredentials},
+		{Name: "audit_denials", Role: loop.API, Interval: time.Minute, Pass: s.AuditDenials},
 	}
 }

@@ -21,10 +21,8 @@ import (
 )
 
 const (
-	// backstop is how often a waiting claim looks for itself, should neither a wake-up nor the replica's common look reach it.
-	backstop = 10 * time.Second
-	// keyCheck is how often a waiting claim asks whether its key still opens; with what a replica remembers of a key it stays below 5 s.
-	keyCheck = 2 * time.Second
+	// recheck is how often a waiting claim makes sure that its credential still opens.
+	recheck = 2 * time.Second
 	// inlineBytes is the largest payload read with its task; larger ones are read one by one, within maxOfferBytes.
 	inlineBytes = 32 << 10
 	// maxOfferBytes bounds the payloads of one reply; a single larger one travels alone.
@@ -56,26 +54,26 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 		if err != nil || len(offers) > 0 || req.WaitMs.Or(0) == 0 {
 			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
 		}
-		if again, err := s.awaitWork(ctx, wake, end.C); err != nil || !again {
+		if again, err := s.awaitWork(ctx, wake, end.C); !again {
 			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
 		}
 	}
 }
 
-// awaitWork returns true when another look is worth it, false when the poll is over, and the refusal as soon as the caller's key does not
-// open any more.
-func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) (again bool, err error) {
-	look := time.NewTimer(backstop)
-	defer look.Stop()
-	check := time.NewTicker(keyCheck)
+// awaitWork returns true when another claim is worth it, and false when the poll is over: its time is up, the replica drains, its caller is
+// gone, or its credential no longer opens.
+func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) (bool, error) {
+	check := time.NewTicker(recheck)
 	defer check.Stop()
-	for !again {
+	for {
 		select {
 		case <-wake:
-			again = true
-		case <-look.C:
-			again = true
+			err := s.Platform.StillValid(ctx)
+			return err == nil && ctx.Err() == nil, err
 		case <-check.C:
+			if err := s.Platform.StillValid(ctx); err != nil {
+				return false, err
+			}
 		case <-end:
 			return false, nil
 		case <-s.waiters.drained:
@@ -83,11 +81,7 @@ func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-cha
 		case <-ctx.Done():
 			return false, nil
 		}
-		if err := s.Platform.StillValid(ctx); err != nil {
-			return false, err
-		}
 	}
-	return ctx.Err() == nil, nil
 }
 
 // claimQueues resolves the queues of a claim: those it names, or else those its instance was opened with, without any that was

@@ -11,7 +11,7 @@ import (
 // Loops are the background passes of the module, each bounded, each safe on any number of replicas at once.
 func (s *Service) Loops() []loop.Loop {
 	return []loop.Loop{
-		{Name: "wake_waiters", Interval: 100 * time.Millisecond, Pass: s.WakeWaiters},
+		{Name: "wake_waiters", Role: loop.API, Interval: 100 * time.Millisecond, Pass: s.WakeWaiters},
 		{Name: "promote_scheduled", Interval: 250 * time.Millisecond, Pass: s.PromoteScheduled, Full: passRows},
 		{Name: "recover_leases", Interval: time.Second, Pass: s.RecoverLeases, Full: passRows},
 		{Name: "sweep_instances", Interval: time.Second, Pass: s.SweepInstances, Full: passRows},

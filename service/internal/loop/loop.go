@@ -14,6 +14,7 @@ import (
 // compare-and-swap and skips what it loses.
 type Loop struct {
 	Name     string
+	Role     Role
 	Interval time.Duration
 	// Idle is the pace after a pass that moved nothing; 0 means Interval.
 	Idle time.Duration
@@ -24,6 +25,15 @@ type Loop struct {
 	// Wake, where it is set, starts a pass before its interval is over.
 	Wake <-chan struct{}
 }
+
+// Role is what a process does, and so which loops it runs.
+type Role uint8
+
+const (
+	Engine Role = iota // moves tasks and events on, wherever requests are served
+	API                // belongs to the requests this process serves
+	Always             // belongs to every process
+)
 
 // Observer is told about each pass.
 type Observer func(name string, moved int, took time.Duration, err error)
