@@ -20,14 +20,13 @@ func TestEveryQueryPrepares(t *testing.T) {
 		t.Fatal("no queries in gen/db")
 	}
 	for name, query := range queries {
-		statement, err := database.DB.PrepareContext(t.Context(), query)
-		if err != nil {
-			t.Errorf("%s: %v", name, err)
-			continue
-		}
-		if err := statement.Close(); err != nil {
-			t.Error(err)
-		}
+		t.Run(name, func(t *testing.T) {
+			statement, err := database.DB.PrepareContext(t.Context(), query)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer statement.Close()
+		})
 	}
 }
 

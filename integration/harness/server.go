@@ -36,7 +36,7 @@ type Server struct {
 func PrivateServer(t testing.TB, flags ...string) *Server {
 	t.Helper()
 	quieten()
-	port, err := freePort()
+	port, err := freePort(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -136,8 +136,8 @@ func createDatabase(ctx context.Context, server *sql.DB, name string) error {
 	return nil
 }
 
-func freePort() (int, error) {
-	listener, err := net.Listen("tcp", ":0")
+func freePort(ctx context.Context) (int, error) {
+	listener, err := (&net.ListenConfig{}).Listen(ctx, "tcp", ":0")
 	if err != nil {
 		return 0, err
 	}
