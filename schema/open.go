@@ -2,6 +2,7 @@ package schema
 
 import (
 	"database/sql"
+	"database/sql/driver"
 	"fmt"
 	"maps"
 	"strconv"
@@ -22,6 +23,8 @@ type PoolOptions struct {
 	LockWait time.Duration
 	// Program names the pool in the server's performance_schema; empty means orbit.
 	Program string
+	// Between, where it is set, stands between the pool and the driver. Tests break statements with it.
+	Between func(driver.Connector) driver.Connector
 }
 
 // Open makes a pool whose sessions keep Orbit's rules, whatever the DSN says of them: UTC, READ
@@ -37,9 +40,12 @@ func Open(dsn string, options PoolOptions) (*sql.DB, error) {
 	if config.DBName == "" {
 		return nil, errNoDatabase
 	}
-	connector, err := mysql.NewConnector(config)
-	if err != nil {
+	var connector driver.Connector
+	if connector, err = mysql.NewConnector(config); err != nil {
 		return nil, fmt.Errorf("database DSN: %w", err)
+	}
+	if options.Between != nil {
+		connector = options.Between(connector)
 	}
 	maxOpen := options.MaxOpen
 	if maxOpen == 0 {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"database/sql"
+	"database/sql/driver"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -46,6 +47,8 @@ type Options struct {
 	Replicas int                      // 1 if zero
 	Change   func(o *service.Options) // last word on each replica's options
 	DSN      func(dsn string) string  // of the replicas' pools, for a test that stands between
+	// Between stands between the replicas' pools and the driver; see Around.
+	Between func(driver.Connector) driver.Connector
 }
 
 // Start gives t a running service.
@@ -69,7 +72,8 @@ func (o *Orbit) AddReplica(opts Options) *Replica {
 		dsn = opts.DSN(dsn)
 	}
 	options := service.Options{
-		DB: r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 32, LockWait: time.Second}), Lane: r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 16, LockWait: 5 * time.Second}),
+		DB:     r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 32, LockWait: time.Second, Between: opts.Between}),
+		Lane:   r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 16, LockWait: 5 * time.Second, Between: opts.Between}),
 		Logger: slog.New(slog.NewTextHandler(o.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), ClockOffset: o.Offset,
 		ReplicaID: orbit.NewID(time.Now()), Version: "test", Host: "test",
 	}
