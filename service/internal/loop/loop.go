@@ -4,8 +4,10 @@ package loop
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
+	"runtime/debug"
 	"sync"
 	"time"
 )
@@ -51,6 +53,7 @@ func Run(ctx context.Context, loops []Loop, log *slog.Logger, observe Observer) 
 func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
 	timer := time.NewTimer(jittered(l.Interval))
 	defer timer.Stop()
+	failures := 0
 	for {
 		select {
 		case <-ctx.Done():
@@ -58,35 +61,54 @@ func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
 		case <-timer.C:
 		case <-l.Wake:
 		}
-		moved := l.once(ctx, log, observe)
-		if l.Full > 0 && moved >= l.Full {
-			timer.Reset(0)
-			continue
+		moved, err := l.once(ctx, observe)
+		if ctx.Err() == nil {
+			failures = l.report(log, failures, err)
 		}
-		if moved == 0 && l.Idle > 0 {
-			timer.Reset(jittered(l.Idle))
-			continue
-		}
-		timer.Reset(jittered(l.Interval))
+		timer.Reset(l.pause(moved, err))
 	}
 }
 
-func (l Loop) once(ctx context.Context, log *slog.Logger, observe Observer) (moved int) {
-	begin := time.Now()
-	var err error
+// failurePace is the least time between a failed pass and the next.
+const failurePace = time.Second
+
+func (l Loop) pause(moved int, err error) time.Duration {
+	switch {
+	case err != nil:
+		return jittered(max(l.Interval, failurePace))
+	case l.Full > 0 && moved >= l.Full:
+		return 0
+	case moved == 0 && l.Idle > 0:
+		return jittered(l.Idle)
+	}
+	return jittered(l.Interval)
+}
+
+// report tells the beginning and the end of a row of failures, and every hundredth in between.
+func (l Loop) report(log *slog.Logger, failures int, err error) int {
+	switch {
+	case err == nil && failures > 0:
+		log.Info("loop works again", "loop", l.Name, "failures", failures)
+		return 0
+	case err == nil:
+		return 0
+	case failures%100 == 0:
+		log.Warn("loop pass failed", "loop", l.Name, "failures", failures+1, "error", err)
+	}
+	return failures + 1
+}
+
+func (l Loop) once(ctx context.Context, observe Observer) (moved int, err error) {
+	begin := time.Now() //nolint:forbidigo // a stopwatch
 	defer func() {
 		if p := recover(); p != nil {
-			log.Error("loop panicked", "loop", l.Name, "panic", p)
+			err = fmt.Errorf("panic: %v\n%s", p, debug.Stack())
 		}
 		if observe != nil {
-			observe(l.Name, moved, time.Since(begin), err)
+			observe(l.Name, moved, time.Since(begin), err) //nolint:forbidigo // a stopwatch
 		}
 	}()
-	moved, err = l.Pass(ctx)
-	if err != nil && ctx.Err() == nil {
-		log.Warn("loop pass failed", "loop", l.Name, "error", err)
-	}
-	return moved
+	return l.Pass(ctx)
 }
 
 func jittered(d time.Duration) time.Duration {
