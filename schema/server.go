@@ -30,7 +30,11 @@ type Server struct {
 // Finding is one setting that is not as it must be.
 type Finding struct {
 	Setting, Value, Want, Why string
+	durability                bool
 }
+
+// Durability says that the setting decides whether commits outlive a crash; see [ServerRules].
+func (f Finding) Durability() bool { return f.durability }
 
 func (f Finding) String() string {
 	return fmt.Sprintf("%s is %q, want %s: %s", f.Setting, f.Value, f.Want, f.Why)
@@ -124,7 +128,7 @@ var settings = []setting{
 
 func (s setting) judge(values map[string]string) (Finding, bool) {
 	value := values[s.name]
-	return Finding{Setting: s.name, Value: value, Want: s.want, Why: s.why}, !s.good(value, values)
+	return Finding{Setting: s.name, Value: value, Want: s.want, Why: s.why, durability: s.severity == durability}, !s.good(value, values)
 }
 
 // serverSettings reads session values, which follow the global ones where the session sets none.
@@ -153,6 +157,15 @@ func serverSettings(ctx context.Context, db Querier) (map[string]string, error) 
 	return all, nil
 }
 
+// Reach connects and asks the server for one value. Its error says what can be done about a refusal.
+func Reach(ctx context.Context, db Querier) error {
+	var one int
+	if err := db.QueryRowContext(ctx, "SELECT 1").Scan(&one); err != nil {
+		return explain(fmt.Errorf("reach the database: %w", err))
+	}
+	return nil
+}
+
 // serverVersion refuses what is below the floor, 8.4, and what only speaks MySQL's protocol.
 func serverVersion(ctx context.Context, db Querier) (string, error) {
 	var version, comment string
@@ -164,11 +177,11 @@ func serverVersion(ctx context.Context, db Querier) (string, error) {
 
 func judgeVersion(version, comment string) error {
 	if strings.Contains(strings.ToLower(version+comment), "mariadb") {
-		return &ServerError{version, []Finding{{"version", version, "MySQL 8.4 or newer", "MariaDB has other locking and no utf8mb4_0900_bin"}}}
+		return &ServerError{version, []Finding{{Setting: "version", Value: version, Want: "MySQL 8.4 or newer", Why: "MariaDB has other locking and no utf8mb4_0900_bin"}}}
 	}
 	var major, minor int
 	if _, err := fmt.Sscanf(version, "%d.%d", &major, &minor); err != nil || major < 8 || major == 8 && minor < 4 {
-		return &ServerError{version, []Finding{{"version", version, "8.4 or newer", "older servers are not tested"}}}
+		return &ServerError{version, []Finding{{Setting: "version", Value: version, Want: "8.4 or newer", Why: "older servers are not tested"}}}
 	}
 	return nil
 }
