@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"database/sql"
 	"database/sql/driver"
@@ -49,12 +50,19 @@ type Options struct {
 	DSN      func(dsn string) string  // of the replicas' pools, for a test that stands between
 	// Between stands between the replicas' pools and the driver; see Around.
 	Between func(driver.Connector) driver.Connector
+	// LaneWait is how long single items wait for a lock; 5 s if zero.
+	LaneWait time.Duration
+	// Database is a migrated database of the test's own server; nil takes one of the shared server.
+	Database *Database
 }
 
 // Start gives t a running service.
 func Start(t testing.TB, opts Options) *Orbit {
 	t.Helper()
-	o := &Orbit{Database: New(t), t: t}
+	o := &Orbit{Database: opts.Database, t: t}
+	if o.Database == nil {
+		o.Database = New(t)
+	}
 	for range max(opts.Replicas, 1) {
 		o.AddReplica(opts)
 	}
@@ -73,7 +81,7 @@ func (o *Orbit) AddReplica(opts Options) *Replica {
 	}
 	options := service.Options{
 		DB:     r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 32, LockWait: time.Second, Between: opts.Between}),
-		Lane:   r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 16, LockWait: 5 * time.Second, Between: opts.Between}),
+		Lane:   r.open(o.t, dsn, schema.PoolOptions{MaxOpen: 16, LockWait: cmp.Or(opts.LaneWait, 5*time.Second), Between: opts.Between}),
 		Logger: slog.New(slog.NewTextHandler(o.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), ClockOffset: o.Offset,
 		ReplicaID: orbit.NewID(time.Now()), Version: "test", Host: "test",
 	}

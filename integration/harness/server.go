@@ -13,6 +13,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 	"github.com/moby/moby/api/types/container"
 	"github.com/moby/moby/api/types/network"
+	"github.com/orbit-run/orbit/schema"
 	"github.com/testcontainers/testcontainers-go"
 	"github.com/testcontainers/testcontainers-go/wait"
 )
@@ -81,6 +82,21 @@ func (s *Server) CreateDatabase(t testing.TB, name string) string {
 		t.Fatal(err)
 	}
 	return databaseDSN(s.DSN, name)
+}
+
+// Migrated makes a database at this program's schema version, for Options.Database.
+func (s *Server) Migrated(t testing.TB, name string) *Database {
+	t.Helper()
+	dsn := s.CreateDatabase(t, name)
+	if err := schema.Up(t.Context(), dsn, schema.UpOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	db, err := schema.Open(dsn, schema.PoolOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return &Database{Name: name, DSN: dsn, DB: db}
 }
 
 func startServer(ctx context.Context, flags []string, options ...testcontainers.ContainerCustomizer) (*Server, error) {
