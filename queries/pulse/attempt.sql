@@ -83,10 +83,9 @@ SELECT attempt_id, digest, reply FROM pulse_attempt_receipts
 WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
 
 -- name: InsertEvidence :exec
--- The same submission is kept once, however often it comes.
+-- The same submission is kept once: the caller holds the attempt and has looked for it.
 INSERT INTO pulse_attempt_evidence (namespace_id, id, attempt_id, digest, reason, outcome, result, error_code, error_message, created_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON DUPLICATE KEY UPDATE digest = VALUES(digest);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: FindEvidence :one
 SELECT id FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id = ? AND digest = ?;

@@ -2,6 +2,8 @@ package pulse
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/go-faster/jx"
@@ -167,23 +169,28 @@ func finishOver(a pulsedb.PulseAttempt) error {
 	return fault.New(fault.StateConflict, "the attempt has ended (%s, %s); the result is kept as evidence", a.State, a.EndCode)
 }
 
-// keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once.
+// keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once: the held
+// attempt keeps rivals away between the look and the insert.
 func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
 	for i, a := range held {
 		f, refused := i.err.(*fault.Fault)
 		if !refused || a.StartedAt == nil {
 			continue
 		}
+		known, err := q.FindEvidence(ctx, pulsedb.FindEvidenceParams{NamespaceID: ns, AttemptID: a.ID, Digest: i.digest})
+		if err == nil {
+			i.evidence = known
+			continue
+		}
+		if !errors.Is(err, sql.ErrNoRows) {
+			return err
+		}
+		i.evidence = orbit.NewID(tx.Now)
 		if err := q.InsertEvidence(ctx, pulsedb.InsertEvidenceParams{
-			NamespaceID: ns, ID: orbit.NewID(tx.Now), AttemptID: a.ID, Digest: i.digest, Reason: string(f.Code), Outcome: i.said.outcome,
+			NamespaceID: ns, ID: i.evidence, AttemptID: a.ID, Digest: i.digest, Reason: string(f.Code), Outcome: i.said.outcome,
 			Result: i.said.result, ErrorCode: i.said.code, ErrorMessage: i.said.message, CreatedAt: tx.Now}); err != nil {
 			return err
 		}
-		id, err := q.FindEvidence(ctx, pulsedb.FindEvidenceParams{NamespaceID: ns, AttemptID: a.ID, Digest: i.digest})
-		if err != nil {
-			return err
-		}
-		i.evidence = id
 	}
 	return nil
 }

@@ -23,7 +23,7 @@ func readMatch(header api.OptString, required bool) (match, error) {
 	inner, quoted := strings.CutPrefix(tag, `"`)
 	inner, closed := strings.CutSuffix(inner, `"`)
 	if !quoted || !closed || inner == "" || strings.ContainsAny(inner, `", `) {
-		return "", fault.Invalid("If-Match", "etag", "If-Match is one strong entity tag with its quotes, as the header ETag gave it; lists, weak tags and * are not taken")
+		return "", fault.Invalid("header/If-Match", "etag", "If-Match is one strong entity tag with its quotes, as the header ETag gave it; lists, weak tags and * are not taken")
 	}
 	return match(tag), nil
 }

@@ -457,7 +457,6 @@ func (q *Queries) InsertAttempt(ctx context.Context, arg InsertAttemptParams) er
 const InsertEvidence = `-- name: InsertEvidence :exec
 INSERT INTO pulse_attempt_evidence (namespace_id, id, attempt_id, digest, reason, outcome, result, error_code, error_message, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON DUPLICATE KEY UPDATE digest = VALUES(digest)
 `
 
 type InsertEvidenceParams struct {
@@ -473,7 +472,7 @@ type InsertEvidenceParams struct {
 	CreatedAt    time.Time
 }
 
-// The same submission is kept once, however often it comes.
+// The same submission is kept once: the caller holds the attempt and has looked for it.
 func (q *Queries) InsertEvidence(ctx context.Context, arg InsertEvidenceParams) error {
 	_, err := q.db.ExecContext(ctx, InsertEvidence,
 		arg.NamespaceID,
