@@ -136,7 +136,7 @@ func (r *reading) judge(digest orbit.Digest, now time.Time) *fault.Fault {
 		previous = r.row.PreviousDigest.Digest
 	}
 	isCurrent := subtle.ConstantTimeCompare(digest[:], current[:]) == 1
-	isPrevious := subtle.ConstantTimeCompare(digest[:], previous[:]) == 1
+	isPrevious := subtle.ConstantTimeCompare(digest[:], previous[:]) == 1 && r.row.PreviousDigest.Valid
 	switch {
 	case !r.found || !isCurrent && !isPrevious:
 		return fault.New(fault.Unauthenticated, "this credential key opens nothing: the credential does not exist, or its secret is another one")
