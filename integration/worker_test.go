@@ -22,14 +22,20 @@ type worker struct {
 
 // offer is what a claim gives, as far as tests look at it.
 type offer struct {
-	AttemptID     string `json:"attempt_id"`
-	TaskID        string `json:"task_id"`
-	Token         string `json:"token"`
-	Type          string `json:"type"`
-	Generation    int64  `json:"generation"`
-	AttemptNumber int    `json:"attempt_number"`
-	LeaseMs       int64  `json:"lease_ms"`
-	Payload       rawJSON
+	AttemptID      string    `json:"attempt_id"`
+	TaskID         string    `json:"task_id"`
+	Token          string    `json:"token"`
+	Type           string    `json:"type"`
+	QueueID        string    `json:"queue_id"`
+	Generation     int64     `json:"generation"`
+	AttemptNumber  int       `json:"attempt_number"`
+	LeaseMs        int64     `json:"lease_ms"`
+	OfferExpiresAt time.Time `json:"offer_expires_at"`
+	Priority       int       `json:"priority"`
+	RunAt          time.Time `json:"run_at"`
+	DeadlineAt     time.Time `json:"deadline_at"`
+	Traceparent    string    `json:"traceparent"`
+	Payload        rawJSON
 }
 
 // rawJSON keeps the bytes as they came.
@@ -49,6 +55,7 @@ type itemResult struct {
 		State           string    `json:"state"`
 		StartedAt       time.Time `json:"started_at"`
 		LeaseUntil      time.Time `json:"lease_until"`
+		LeaseMs         int64     `json:"lease_ms"`
 		CancelRequested bool      `json:"cancel_requested"`
 	} `json:"attempt"`
 }
@@ -65,15 +72,49 @@ func (w *worker) open(name string, queues ...string) {
 	var session struct {
 		Epoch int64 `json:"epoch"`
 	}
-	w.o.CallAt(w.url, w.key, "POST", "/v1/worker-sessions", map[string]any{
-		"worker_name": name, "instance_id": w.instance, "queues": queues, "types": []string{}, "slots": 10}).Want(w.t, 200).JSON(w.t, &session)
+	w.o.CallAt(w.url, w.key, "POST", "/v1/worker-sessions", w.opening(name, queues...)).Want(w.t, 200).JSON(w.t, &session)
 	w.epoch = session.Epoch
+}
+
+func (w *worker) opening(name string, queues ...string) map[string]any {
+	return map[string]any{"worker_name": name, "instance_id": w.instance, "queues": queues, "types": []string{}, "slots": 10}
+}
+
+// on is the same incarnation, speaking to another replica.
+func (w *worker) on(replica int) *worker {
+	other := *w
+	other.url = w.o.Replica(replica).URL
+	return &other
 }
 
 func (w *worker) call(path string, body map[string]any) harness.Reply {
 	w.t.Helper()
-	body["instance_id"], body["epoch"] = w.instance, w.epoch
-	return w.o.CallAt(w.url, w.key, "POST", path, body)
+	r, err := w.send(path, body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// send is call for goroutines of a test.
+func (w *worker) send(path string, body map[string]any) (harness.Reply, error) {
+	sent := map[string]any{"instance_id": w.instance, "epoch": w.epoch}
+	for k, v := range body {
+		sent[k] = v
+	}
+	return harness.Do(w.t.Context(), w.url, w.key, "POST", path, sent)
+}
+
+// sendItem sends one item, for goroutines of a test.
+func (w *worker) sendItem(path string, item map[string]any) (itemResult, error) {
+	r, err := w.send(path, map[string]any{"items": []any{item}})
+	got, err := parse[struct {
+		Items []itemResult `json:"items"`
+	}](r, err, 200)
+	if err != nil {
+		return itemResult{}, err
+	}
+	return got.Items[0], nil
 }
 
 func (w *worker) claim(max int) []offer {
@@ -160,18 +201,28 @@ func wantItem(t testing.TB, got itemResult, status int, code string) {
 type task struct {
 	ID      string `json:"id"`
 	State   string `json:"state"`
+	Etag    string `json:"etag"`
 	Waiting struct {
-		Kind  string    `json:"kind"`
-		Until time.Time `json:"until"`
+		Kind    string    `json:"kind"`
+		Until   time.Time `json:"until"`
+		Blocker struct {
+			ID string `json:"id"`
+		} `json:"blocker"`
 	} `json:"waiting"`
-	AttemptsUsed    int     `json:"attempts_used"`
-	Generation      int64   `json:"generation"`
-	CancelRequested bool    `json:"cancel_requested"`
-	AttemptID       string  `json:"attempt_id"`
-	Payload         rawJSON `json:"payload"`
-	Result          rawJSON `json:"result"`
+	RunAt           time.Time `json:"run_at"`
+	DeadlineAt      time.Time `json:"deadline_at"`
+	UpdatedAt       time.Time `json:"updated_at"`
+	ExpiresAt       time.Time `json:"expires_at"`
+	MaxAttempts     int       `json:"max_attempts"`
+	AttemptsUsed    int       `json:"attempts_used"`
+	Generation      int64     `json:"generation"`
+	CancelRequested bool      `json:"cancel_requested"`
+	AttemptID       string    `json:"attempt_id"`
+	Payload         rawJSON   `json:"payload"`
+	Result          rawJSON   `json:"result"`
 	Failure         struct {
-		Code string `json:"code"`
+		Code    string `json:"code"`
+		Message string `json:"message"`
 	} `json:"failure"`
 }
 
@@ -206,4 +257,80 @@ func submit(t testing.TB, o *harness.Orbit, queue string, more ...any) string {
 	}
 	o.Call("POST", "/v1/tasks", body, harness.Key(fmt.Sprintf("submit-%d", submitted))).Want(t, 201).JSON(t, &receipt)
 	return receipt.TaskID
+}
+
+// attempt is an attempt as it is shown, as far as tests look at it.
+type attempt struct {
+	ID         string    `json:"id"`
+	State      string    `json:"state"`
+	Generation int64     `json:"generation"`
+	StartedAt  time.Time `json:"started_at"`
+	EndedAt    time.Time `json:"ended_at"`
+	LeaseUntil time.Time `json:"lease_until"`
+	Failure    struct {
+		Code string `json:"code"`
+	} `json:"failure"`
+	Progress rawJSON `json:"progress"`
+	Receipt  rawJSON `json:"receipt"`
+	Result   rawJSON `json:"result"`
+}
+
+func getAttempt(t testing.TB, o *harness.Orbit, id string) attempt {
+	t.Helper()
+	var got attempt
+	o.Call("GET", "/v1/attempts/"+id, nil).Want(t, 200).JSON(t, &got)
+	return got
+}
+
+func wantAttempt(t testing.TB, o *harness.Orbit, id, state, code string) attempt {
+	t.Helper()
+	got := getAttempt(t, o, id)
+	if got.State != state || got.Failure.Code != code {
+		t.Fatalf("attempt is %s (%s), want %s (%s)", got.State, got.Failure.Code, state, code)
+	}
+	return got
+}
+
+// evidence is a result that was not taken.
+type evidence struct {
+	ID      string  `json:"id"`
+	Reason  string  `json:"reason"`
+	Outcome string  `json:"outcome"`
+	Result  rawJSON `json:"result"`
+}
+
+func listEvidence(t testing.TB, o *harness.Orbit, attemptID string) []evidence {
+	t.Helper()
+	var got struct {
+		Items []evidence `json:"items"`
+	}
+	o.Call("GET", "/v1/attempts/"+attemptID+"/evidence", nil).Want(t, 200).JSON(t, &got)
+	return got.Items
+}
+
+// policy is a queue's whose lost attempts are retried, with every wait at its shortest.
+func policy(more ...any) map[string]any {
+	p := map[string]any{"unknown_outcome": "retry", "lease_ms": 5000, "offer_timeout_ms": 5000, "backoff_initial_ms": 1000, "backoff_max_ms": 60000}
+	for i := 0; i < len(more); i += 2 {
+		p[more[i].(string)] = more[i+1]
+	}
+	return p
+}
+
+// wantForeign checks that a worker's call is open to its own actor only: other actors, other tenants and unknown instances find nothing, and
+// a credential without the right is told so.
+func wantForeign(t testing.TB, w *worker, path string, body map[string]any) {
+	t.Helper()
+	_, tenant := w.o.Tenant("other-tenant")
+	for _, key := range []string{tenant, w.o.Credential(w.o.Namespace, []string{"*"}, []string{"*"})} {
+		other := *w
+		other.key = key
+		other.call(path, body).WantProblem(t, 404, "not_found")
+	}
+	unknown := *w
+	unknown.instance = orbit.NewID(time.Now()).String()
+	unknown.call(path, body).WantProblem(t, 404, "not_found")
+	reader := *w
+	reader.key = w.o.Credential(w.o.Namespace, []string{"tasks:read"}, []string{"*"})
+	reader.call(path, body).WantProblem(t, 403, "forbidden")
 }
