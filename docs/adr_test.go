@@ -43,7 +43,7 @@ func declaredTests(t *testing.T) map[string]bool {
 	t.Helper()
 	declared := map[string]bool{}
 	function := regexp.MustCompile(`(?m)^func ((?:Test|Fuzz)\w+)\(`)
-	walk(t, "..", "_test.go", func(text []byte) {
+	walk(t, "..", "_test.go", func(_ string, text []byte) {
 		for _, m := range function.FindAllSubmatch(text, -1) {
 			declared[string(m[1])] = true
 		}
@@ -54,18 +54,22 @@ func declaredTests(t *testing.T) map[string]bool {
 func goSource(t *testing.T, root string) string {
 	t.Helper()
 	var b strings.Builder
-	walk(t, root, ".go", func(text []byte) { b.Write(text) })
+	walk(t, root, ".go", func(name string, text []byte) {
+		if !strings.HasSuffix(name, "_test.go") {
+			b.Write(text)
+		}
+	})
 	return b.String()
 }
 
-func walk(t *testing.T, root, suffix string, with func(text []byte)) {
+func walk(t *testing.T, root, suffix string, with func(name string, text []byte)) {
 	t.Helper()
 	err := filepath.WalkDir(root, func(name string, entry fs.DirEntry, err error) error {
 		if err != nil || entry.IsDir() || !strings.HasSuffix(name, suffix) {
 			return err
 		}
 		text, err := os.ReadFile(name)
-		with(text)
+		with(name, text)
 		return err
 	})
 	if err != nil {
