@@ -1,0 +1,131 @@
+package integration_test
+
+import (
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/orbit-run/orbit/integration/harness"
+)
+
+// broken answers the invariants of pulse that verify finds broken, each once, in order.
+func broken(t *testing.T, o *harness.Orbit) string {
+	t.Helper()
+	found, err := o.Replica(0).Service.Verify(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var names []string
+	for _, f := range found {
+		if strings.HasPrefix(f.Invariant, "pulse.") {
+			names = append(names, f.Invariant)
+		}
+	}
+	slices.Sort(names)
+	return strings.Join(slices.Compact(names), " ")
+}
+
+func TestVerifyFindsWhatIsBroken(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	queue := o.CreateQueue("q", nil)
+	w := openWorker(t, o, "w", "q")
+	old := w.instance
+	w = openWorker(t, o, "w", "q")
+	o.Pass("sweep_instances")
+	for range 3 {
+		submit(t, o, "q", "priority", 1)
+	}
+	done := w.run()
+	wantItem(t, w.succeed(done, `1`), 200, "")
+	running := w.run()
+	offered := w.claimOne()
+	ready := submit(t, o, "q")
+	scheduled := submit(t, o, "q", "delay_ms", 3_600_000, "deadline_at", "2100-01-01T00:00:00Z")
+	o.Call("POST", "/v1/queues/"+queue+":pause", `{"reason":"test"}`, harness.Key("pause")).Want(t, 200)
+	wantItem(t, w.start(offered), 409, "start_refused")
+	blocked := offered.TaskID
+	if got := broken(t, o); got != "" {
+		t.Fatalf("found %s before anything was broken", got)
+	}
+
+	const hex = "UNHEX(?)"
+	for _, c := range []struct {
+		name  string
+		want  string
+		spoil string
+		mend  string
+		id    string
+	}{
+		{"a ready row moved", "pulse.ready.task pulse.task.one_place",
+			"UPDATE pulse_ready SET rank_us = rank_us + 1 WHERE task_id = " + hex, "UPDATE pulse_ready SET rank_us = rank_us - 1 WHERE task_id = " + hex, ready},
+		{"a ready row of nobody", "pulse.ready.task",
+			"INSERT INTO pulse_ready SELECT namespace_id, queue_id, priority, rank_us, REVERSE(task_id) FROM pulse_ready WHERE task_id = " + hex,
+			"DELETE FROM pulse_ready WHERE task_id = REVERSE(" + hex + ")", ready},
+		{"a ready row of an ended task", "pulse.ready.task pulse.task.one_place",
+			"INSERT INTO pulse_ready SELECT namespace_id, queue_id, priority, rank_us, id FROM pulse_tasks WHERE id = " + hex,
+			"DELETE FROM pulse_ready WHERE task_id = " + hex, done.TaskID},
+		{"a ready row of a running task", "pulse.task.one_place",
+			"INSERT INTO pulse_ready SELECT namespace_id, queue_id, priority, rank_us, id FROM pulse_tasks WHERE id = " + hex,
+			"DELETE FROM pulse_ready WHERE task_id = " + hex, running.TaskID},
+		{"a task in no place", "pulse.task.one_place",
+			"DELETE FROM pulse_ready WHERE task_id = " + hex,
+			"INSERT INTO pulse_ready SELECT namespace_id, queue_id, priority, rank_us, id FROM pulse_tasks WHERE id = " + hex, ready},
+		{"a scheduled row with another priority", "pulse.scheduled.task",
+			"UPDATE pulse_scheduled SET priority = priority + 1 WHERE task_id = " + hex, "UPDATE pulse_scheduled SET priority = priority - 1 WHERE task_id = " + hex, scheduled},
+		{"a scheduled row with another time", "pulse.scheduled.task pulse.task.one_place",
+			"UPDATE pulse_scheduled SET due_at = TIMESTAMPADD(SECOND, 1, due_at) WHERE task_id = " + hex,
+			"UPDATE pulse_scheduled SET due_at = TIMESTAMPADD(SECOND, -1, due_at) WHERE task_id = " + hex, scheduled},
+		{"a blocked row with another rank", "pulse.blocked.task",
+			"UPDATE pulse_blocked SET rank_us = rank_us + 1 WHERE task_id = " + hex, "UPDATE pulse_blocked SET rank_us = rank_us - 1 WHERE task_id = " + hex, blocked},
+		{"a deadline that is gone", "pulse.task.deadline",
+			"DELETE FROM pulse_deadlines WHERE task_id = " + hex,
+			"INSERT INTO pulse_deadlines SELECT deadline_at, namespace_id, id FROM pulse_tasks WHERE id = " + hex, scheduled},
+		{"a deadline of a task without one", "pulse.deadline.task",
+			"INSERT INTO pulse_deadlines SELECT created_at, namespace_id, id FROM pulse_tasks WHERE id = " + hex,
+			"DELETE FROM pulse_deadlines WHERE task_id = " + hex, ready},
+		{"a receipt of another outcome", "pulse.attempt.receipt pulse.task.result",
+			"REPLACE INTO pulse_attempt_receipts SELECT namespace_id, attempt_id, digest, 'failed', result, error_code, error_message, reply, created_at FROM pulse_attempt_receipts WHERE attempt_id = " + hex,
+			"REPLACE INTO pulse_attempt_receipts SELECT namespace_id, attempt_id, digest, 'succeeded', result, error_code, error_message, reply, created_at FROM pulse_attempt_receipts WHERE attempt_id = " + hex, done.AttemptID},
+		{"a receipt of a running attempt", "pulse.attempt.receipt",
+			"INSERT INTO pulse_attempt_receipts SELECT namespace_id, id, token_digest, 'failed', NULL, '', '', '', offered_at FROM pulse_attempts WHERE id = " + hex,
+			"DELETE FROM pulse_attempt_receipts WHERE attempt_id = " + hex, running.AttemptID},
+		{"an attempt of an epoch to come", "pulse.attempt.epoch",
+			"UPDATE pulse_attempts SET epoch = epoch + 7 WHERE id = " + hex, "UPDATE pulse_attempts SET epoch = epoch - 7 WHERE id = " + hex, running.AttemptID},
+		{"an attempt of a generation to come", "pulse.attempt.generation pulse.task.live_attempts pulse.task.one_place",
+			"UPDATE pulse_attempts SET generation = generation + 7 WHERE id = " + hex, "UPDATE pulse_attempts SET generation = generation - 7 WHERE id = " + hex, running.AttemptID},
+		{"an attempt on no instance", "pulse.attempt.instance",
+			"UPDATE pulse_attempts SET instance_id = REVERSE(instance_id) WHERE id = " + hex, "UPDATE pulse_attempts SET instance_id = REVERSE(instance_id) WHERE id = " + hex, running.AttemptID},
+		{"an attempt's version without event", "pulse.attempt.events",
+			"UPDATE pulse_attempts SET version = version + 1 WHERE id = " + hex, "UPDATE pulse_attempts SET version = version - 1 WHERE id = " + hex, done.AttemptID},
+		{"a generation that the task does not count", "pulse.attempt.generation pulse.task.generation pulse.task.result",
+			"UPDATE pulse_tasks SET generation = generation - 1 WHERE id = " + hex, "UPDATE pulse_tasks SET generation = generation + 1 WHERE id = " + hex, done.TaskID},
+		{"a task's version without event", "pulse.task.events",
+			"UPDATE pulse_tasks SET revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_tasks SET revision = revision - 1 WHERE id = " + hex, ready},
+		{"an event above the task's version", "pulse.task.events",
+			"UPDATE pulse_tasks SET revision = revision - 1 WHERE id = " + hex, "UPDATE pulse_tasks SET revision = revision + 1 WHERE id = " + hex, done.TaskID},
+		{"a queue's version without event", "pulse.queue.events",
+			"UPDATE pulse_queues SET revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_queues SET revision = revision - 1 WHERE id = " + hex, queue},
+		{"a gate's version without event", "pulse.gate.events",
+			"UPDATE pulse_execution_gates SET control_version = control_version + 1 WHERE scope_id = LOWER(HEX(" + hex + "))",
+			"UPDATE pulse_execution_gates SET control_version = control_version - 1 WHERE scope_id = LOWER(HEX(" + hex + "))", queue},
+		{"a session ahead of its incarnation", "pulse.session.current",
+			"UPDATE pulse_worker_sessions SET epoch = epoch + 1 WHERE instance_id = " + hex, "UPDATE pulse_worker_sessions SET epoch = epoch - 1 WHERE instance_id = " + hex, w.instance},
+		{"an old incarnation that lives", "pulse.instance.current",
+			"UPDATE pulse_worker_instances SET state = 'live', ended_at = NULL WHERE id = " + hex,
+			"UPDATE pulse_worker_instances SET state = 'superseded', ended_at = opened_at WHERE id = " + hex, old},
+		{"an incarnation of an epoch to come", "pulse.instance.epoch",
+			"UPDATE pulse_worker_instances SET epoch = epoch + 7 WHERE id = " + hex, "UPDATE pulse_worker_instances SET epoch = epoch - 7 WHERE id = " + hex, old},
+		{"a namespace without a root gate", "pulse.namespace.root_gate",
+			"DELETE FROM pulse_execution_gates WHERE scope = 'namespace' AND namespace_id = " + hex,
+			"INSERT INTO pulse_execution_gates SELECT id, 'namespace', '', 'open', 1, '', created_at FROM orbit_namespaces WHERE id = " + hex, o.Namespace.ID.String()},
+	} {
+		exec(t, o.DB, c.spoil, c.id)
+		if got := broken(t, o); got != c.want {
+			t.Errorf("%s: found %q, want %q", c.name, got, c.want)
+		}
+		exec(t, o.DB, c.mend, c.id)
+	}
+	if got := broken(t, o); got != "" {
+		t.Fatalf("found %s after everything was mended", got)
+	}
+}
