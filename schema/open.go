@@ -87,6 +87,7 @@ func sessionConfig(dsn string, options PoolOptions, wait time.Duration) (*mysql.
 	config.MaxAllowedPacket = 0 // ask the server
 	config.Collation = ""       // ignored for 0900_bin: set as a session variable below
 	config.ConnectionAttributes = "program_name:" + program
+	config.Logger = &mysql.NopLogger{} // what it would print is in the errors
 	if config.Timeout == 0 {
 		config.Timeout = 10 * time.Second
 	}

@@ -59,7 +59,7 @@ func (c *devCommand) Run(ctx commandContext, p *printer) (err error) {
 	if err != nil {
 		return err
 	}
-	ctx2, end := context.WithCancelCause(ctx)
+	running, end := context.WithCancelCause(ctx)
 	defer end(nil)
 	settings := serverSettings{
 		Listen: freeAddress(c.Address), Roles: []string{"api", "engine"}, DrainTimeout: 5 * time.Second,
@@ -67,13 +67,13 @@ func (c *devCommand) Run(ctx commandContext, p *printer) (err error) {
 	}
 	ready := func(address string) {
 		go func() {
-			if err := c.introduce(ctx2, p, database, issued, "http://"+address); err != nil {
+			if err := c.introduce(running, p, database, issued, "http://"+address); err != nil {
 				end(err)
 			}
 		}()
 	}
-	err = runReplica(ctx2, database.dsn, settings, p.err, ready)
-	if cause := context.Cause(ctx2); err == nil && ctx.Err() == nil {
+	err = runReplica(running, database.dsn, settings, p.err, ready)
+	if cause := context.Cause(running); err == nil && ctx.Err() == nil {
 		err = cause
 	}
 	return err
@@ -185,7 +185,7 @@ func makeDatabase(ctx context.Context, dsn, name string) (*devDatabase, func() e
 	if err != nil {
 		return nil, nil, usagef("the database's DSN: %w", err)
 	}
-	config.DBName = ""
+	config.DBName, config.Logger = "", &mysql.NopLogger{} // while it waits, it would print each try
 	connector, err := mysql.NewConnector(config)
 	if err != nil {
 		return nil, nil, err

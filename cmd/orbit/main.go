@@ -9,6 +9,7 @@ import (
 	"io"
 	"os"
 	"os/signal"
+	"strings"
 	"syscall"
 
 	"github.com/alecthomas/kong"
@@ -73,16 +74,14 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		return exitUsage
 	}
 	err = command.Run(&printer{format: cli.Output, out: stdout, err: stderr}, commandContext{ctx})
-	switch usage := (usageError{}); {
-	case err == nil:
+	if err == nil {
 		return 0
-	case errors.As(err, &usage):
-		fmt.Fprintln(stderr, "orbit:", err)
-		return exitUsage
-	default:
-		fmt.Fprintln(stderr, "orbit:", err)
-		return exitFailed
 	}
+	fmt.Fprintln(stderr, "orbit:", strings.TrimPrefix(err.Error(), "orbit: ")) // which the client of the API says too
+	if usage := (usageError{}); errors.As(err, &usage) {
+		return exitUsage
+	}
+	return exitFailed
 }
 
 // exitNow unwinds out of kong where it would end the process, as after --help.

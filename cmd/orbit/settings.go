@@ -23,26 +23,55 @@ type configFlag string
 // settingsFile resolves settings from the file that --config or ORBIT_CONFIG names.
 type settingsFile struct {
 	config *configFlag
-	values map[string]string
 	loaded bool
+	values map[string]string
+	err    error
 }
 
-func (f *settingsFile) Validate(*kong.Application) error { return nil }
+// Validate is where a bad file is reported, whether or not the command has a setting that would have been looked for in it.
+func (f *settingsFile) Validate(app *kong.Application) error {
+	f.load(app, string(*f.config))
+	return f.err
+}
 
 func (f *settingsFile) Resolve(command *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
 	if len(flag.Envs) == 0 || flag.Name == "config" || fromEnvironment(flag) {
 		return nil, nil
 	}
-	if !f.loaded {
-		if err := f.load(command); err != nil {
-			return nil, err
-		}
-		f.loaded = true
-	}
+	f.load(command.Model, f.name(command))
 	if value, ok := f.values[settingKey(flag)]; ok {
 		return value, nil
 	}
 	return nil, nil
+}
+
+// name is the file's before flags are applied.
+func (f *settingsFile) name(command *kong.Context) string {
+	for _, flag := range command.Model.Flags {
+		if flag.Name == "config" {
+			name, _ := command.FlagValue(flag).(configFlag)
+			return string(name)
+		}
+	}
+	return ""
+}
+
+func (f *settingsFile) load(app *kong.Application, name string) {
+	if f.loaded {
+		return
+	}
+	f.loaded = true
+	if name == "" {
+		return
+	}
+	text, err := os.ReadFile(name)
+	if err != nil {
+		f.err = err
+		return
+	}
+	if f.values, err = parseSettings(text, settingFlags(app)); err != nil {
+		f.err = fmt.Errorf("%s: %w", name, err)
+	}
 }
 
 func settingKey(flag *kong.Flag) string { return strings.ReplaceAll(flag.Name, "-", "_") }
@@ -52,33 +81,6 @@ func fromEnvironment(flag *kong.Flag) bool {
 		_, set := os.LookupEnv(name)
 		return set
 	})
-}
-
-func (f *settingsFile) load(command *kong.Context) error {
-	name := f.path(command)
-	if name == "" {
-		return nil
-	}
-	text, err := os.ReadFile(name)
-	if err != nil {
-		return err
-	}
-	values, err := parseSettings(text, settingFlags(command.Model))
-	if err != nil {
-		return fmt.Errorf("%s: %w", name, err)
-	}
-	f.values = values
-	return nil
-}
-
-func (f *settingsFile) path(command *kong.Context) string {
-	for _, flag := range command.Model.Flags {
-		if flag.Name == "config" {
-			name, _ := command.FlagValue(flag).(configFlag)
-			return string(name)
-		}
-	}
-	return ""
 }
 
 // parseSettings reads a flat YAML mapping of known keys to scalars or lists of scalars.
