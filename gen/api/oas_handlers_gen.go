@@ -5069,8 +5069,8 @@ func (s *Server) handleOpenWorkerSessionRequest(args [0]string, argsEscaped bool
 // opened again. Tasks are still accepted; what is running goes on and may finish; what is offered is
 // refused at its start and waits, with no attempt used. Needs `queues:manage`.
 //
-// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays closed and takes
-// the new reason.
+// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays as it is, with its
+// first reason.
 //
 // POST /v1/queues/{queue_id}:pause
 func (s *Server) handlePauseQueueRequest(args [1]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

@@ -4908,8 +4908,8 @@ func (s *Problem) SetErrors(val []ProblemFault) {
 // Ref: #/components/schemas/ProblemFault
 type ProblemFault struct {
 	// JSON Pointer (RFC 6901) into the body, in the problem of a batch's item into that item; empty for
-	// the whole. A fault outside the body has the name of its header or parameter, such as
-	// `Idempotency-Key` or `limit`.
+	// the whole. A fault outside the body is at `header/<name>`, `query/<name>` or `path/<name>`, such as
+	// `query/limit`.
 	Pointer string `json:"pointer"`
 	// What kind of fault, such as `duplicate_key` or `too_deep`. New ones may appear.
 	Code string `json:"code"`
@@ -5245,7 +5245,7 @@ type QueueGate struct {
 	State GateState `json:"state"`
 	// The reason given with the last change.
 	Reason OptString `json:"reason"`
-	// Raised by each change, from 1.
+	// Raised by each change, from 1; 0 for a gate that was never closed.
 	ControlVersion int64 `json:"control_version"`
 	// When it was last changed.
 	UpdatedAt time.Time `json:"updated_at"`

@@ -271,8 +271,8 @@ type Handler interface {
 	// opened again. Tasks are still accepted; what is running goes on and may finish; what is offered is
 	// refused at its start and waits, with no attempt used. Needs `queues:manage`.
 	//
-	// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays closed and takes
-	// the new reason.
+	// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays as it is, with its
+	// first reason.
 	//
 	// POST /v1/queues/{queue_id}:pause
 	PauseQueue(ctx context.Context, req *PauseQueueRequest, params PauseQueueParams) (*PauseQueueOKHeaders, error)

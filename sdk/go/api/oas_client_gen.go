@@ -349,8 +349,8 @@ type Invoker interface {
 	// opened again. Tasks are still accepted; what is running goes on and may finish; what is offered is
 	// refused at its start and waits, with no attempt used. Needs `queues:manage`.
 	//
-	// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays closed and takes
-	// the new reason.
+	// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays as it is, with its
+	// first reason.
 	//
 	// POST /v1/queues/{queue_id}:pause
 	PauseQueue(ctx context.Context, request *PauseQueueRequest, params PauseQueueParams, options ...RequestOption) (*QueueGateHeaders, error)
@@ -6364,8 +6364,8 @@ func (c *Client) sendOpenWorkerSession(ctx context.Context, request *OpenWorkerS
 // opened again. Tasks are still accepted; what is running goes on and may finish; what is offered is
 // refused at its start and waits, with no attempt used. Needs `queues:manage`.
 //
-// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays closed and takes
-// the new reason.
+// A repeat gets the first reply. Under another Idempotency-Key a closed gate stays as it is, with its
+// first reason.
 //
 // POST /v1/queues/{queue_id}:pause
 func (c *Client) PauseQueue(ctx context.Context, request *PauseQueueRequest, params PauseQueueParams, options ...RequestOption) (*QueueGateHeaders, error) {
