@@ -31,7 +31,7 @@ mmdebstrap --quiet --variant=minbase --include=mysql-server-core,mysql-client-co
 	--dpkgopt='path-exclude=/usr/share/locale/*' \
 	--customize-hook='chroot "$1" useradd --system --user-group --home-dir /var/lib/mysql --shell /usr/sbin/nologin mysql' \
 	--customize-hook='mkdir -p "$1/docker-entrypoint-initdb.d"' \
-	--customize-hook='chroot "$1" install -d -o mysql -g mysql /var/lib/mysql /var/lib/mysql-files /opt/mysql-template' \
+	--customize-hook='chroot "$1" install -d -m 750 -o mysql -g mysql /var/lib/mysql /var/lib/mysql-files /opt/mysql-template' \
 	--customize-hook='copy-in docker.cnf /etc/mysql/conf.d' \
 	--customize-hook='chroot "$1" mysqld --no-defaults --initialize-insecure --user=mysql --datadir=/opt/mysql-template --log-error-verbosity=1' \
 	--customize-hook='rm "$1/opt/mysql-template/auto.cnf"' \
