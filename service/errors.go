@@ -135,11 +135,8 @@ func withHeaders(p api.Problem) *api.ProblemStatusCodeWithHeaders {
 	return reply
 }
 
-// writeProblem answers where the generated server leaves it to the edge. After a reply has begun there is nothing left to say.
+// writeProblem answers where the generated server leaves it to the edge.
 func writeProblem(w http.ResponseWriter, reply *api.ProblemStatusCodeWithHeaders) {
-	if out, ok := w.(*recorder); ok && out.request.status != 0 {
-		return
-	}
 	h := w.Header()
 	h.Set("Content-Type", "application/problem+json")
 	if seconds, ok := reply.RetryAfter.Get(); ok {

@@ -167,7 +167,12 @@ func unquote(key string) string {
 	return string(text)
 }
 
+// fail answers what the generated server could not decode. After a reply has begun there is nothing left to say: its caller is gone.
 func (e *edge) fail(ctx context.Context, w http.ResponseWriter, in *http.Request, err error) {
+	if r := requestFrom(ctx); r.status != 0 {
+		e.service.options.Logger.DebugContext(ctx, "reply not written", "operation", r.operation, "request_id", r.id, "error", err)
+		return
+	}
 	writeProblem(w, e.service.failed(ctx, withMediaType(err, in)))
 }
 

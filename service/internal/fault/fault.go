@@ -4,6 +4,8 @@ package fault
 
 import (
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 )
 
@@ -89,3 +91,6 @@ func Invalid(pointer, code, format string, args ...any) *Fault {
 func Missing(kind string) *Fault {
 	return New(NotFound, "no such %s, or this credential may not see it", kind)
 }
+
+// Codes lists all codes, sorted.
+func Codes() []Code { return slices.Sorted(maps.Keys(statuses)) }
