@@ -202,3 +202,13 @@ func parse[T any](r harness.Reply, err error, status int) (T, error) {
 	}
 	return v, json.Unmarshal(r.Body, &v)
 }
+
+// pass runs a pass of a loop on a replica, for goroutines of a test.
+func pass(t testing.TB, o *harness.Orbit, name string, replica int) (int, error) {
+	for _, l := range o.Replica(replica).Service.Loops() {
+		if l.Name == name {
+			return l.Pass(t.Context())
+		}
+	}
+	return 0, fmt.Errorf("there is no loop %q", name)
+}
