@@ -212,3 +212,19 @@ func pass(t testing.TB, o *harness.Orbit, name string, replica int) (int, error)
 	}
 	return 0, fmt.Errorf("there is no loop %q", name)
 }
+
+// awaitLockWait waits until some session waits for a lock on a table of the test's database.
+func awaitLockWait(t testing.TB, o *harness.Orbit, table string) {
+	t.Helper()
+	timer := time.NewTimer(30 * time.Second)
+	defer timer.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for o.Count("performance_schema.data_locks WHERE LOCK_STATUS = 'WAITING' AND OBJECT_SCHEMA = ? AND OBJECT_NAME = ?", o.Name, table) == 0 {
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			t.Fatalf("nobody waits for a lock on %s", table)
+		}
+	}
+}
