@@ -79,7 +79,7 @@ func (p *Proxy) serve() {
 }
 
 func (p *Proxy) join(client net.Conn) {
-	server, err := (&net.Dialer{}).Dial("tcp", p.target) //nolint:noctx // Away closes both ends
+	server, err := (&net.Dialer{}).Dial("tcp", p.target)
 	if err != nil {
 		_ = client.Close()
 		return
