@@ -133,7 +133,7 @@ func TestPanicIsAProblem(t *testing.T) {
 		}
 	})
 	for _, want := range []int{500, 503} {
-		in, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+"/v1/credential", nil)
+		in, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+"/v1/credential", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -160,7 +160,7 @@ func TestRequestsAreLoggedAndMeasured(t *testing.T) {
 	server, out := unreachable(t, func(o *Options) { o.Registerer = registry })
 	key := someKey()
 	for _, path := range []string{"/v1/tasks/" + strings.Repeat("0", 32), "/v1/nothing/" + key} {
-		in, err := http.NewRequestWithContext(t.Context(), "GET", server.URL+path, nil)
+		in, err := http.NewRequestWithContext(t.Context(), http.MethodGet, server.URL+path, nil)
 		if err != nil {
 			t.Fatal(err)
 		}
