@@ -1,7 +1,6 @@
 package docs
 
 import (
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -16,24 +15,14 @@ import (
 	"github.com/orbit-run/orbit/openapi"
 )
 
-func get(t *testing.T, method, target string, header ...string) *http.Response {
-	t.Helper()
+func get(method, target string, header ...string) *httptest.ResponseRecorder {
 	req := httptest.NewRequest(method, target, nil)
 	for i := 0; i+1 < len(header); i += 2 {
 		req.Header.Set(header[i], header[i+1])
 	}
 	w := httptest.NewRecorder()
 	Handler().ServeHTTP(w, req)
-	return w.Result()
-}
-
-func body(t *testing.T, r *http.Response) string {
-	t.Helper()
-	text, err := io.ReadAll(r.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return string(text)
+	return w
 }
 
 func TestHandler(t *testing.T) {
@@ -59,11 +48,11 @@ func TestHandler(t *testing.T) {
 		{"POST", "/docs", 405, "text/plain; charset=utf-8", ""},
 	} {
 		t.Run(c.method+" "+c.target, func(t *testing.T) {
-			r := get(t, c.method, c.target)
-			if r.StatusCode != c.status || r.Header.Get("Content-Type") != c.contentType {
-				t.Errorf("%d %q, want %d %q", r.StatusCode, r.Header.Get("Content-Type"), c.status, c.contentType)
+			r := get(c.method, c.target)
+			if r.Code != c.status || r.Header().Get("Content-Type") != c.contentType {
+				t.Errorf("%d %q, want %d %q", r.Code, r.Header().Get("Content-Type"), c.status, c.contentType)
 			}
-			if text := body(t, r); !strings.Contains(text, c.contains) || c.method == "HEAD" && text != "" {
+			if text := r.Body.String(); !strings.Contains(text, c.contains) || c.method == "HEAD" && text != "" {
 				t.Errorf("the body does not hold %q, or is one where none should be: %.200q", c.contains, text)
 			}
 		})
@@ -71,13 +60,13 @@ func TestHandler(t *testing.T) {
 }
 
 func TestDocumentIsServedAsItIs(t *testing.T) {
-	r := get(t, "GET", "/openapi.yaml")
-	if body(t, r) != string(openapi.Document) {
+	r := get("GET", "/openapi.yaml")
+	if r.Body.String() != string(openapi.Document) {
 		t.Error("/openapi.yaml is not openapi/orbit.yaml")
 	}
-	again := get(t, "GET", "/openapi.yaml", "If-None-Match", r.Header.Get("ETag"))
-	if again.StatusCode != http.StatusNotModified {
-		t.Errorf("asked for again with its tag: %d, want 304", again.StatusCode)
+	again := get("GET", "/openapi.yaml", "If-None-Match", r.Header().Get("ETag"))
+	if again.Code != http.StatusNotModified {
+		t.Errorf("asked for again with its tag: %d, want 304", again.Code)
 	}
 }
 
@@ -96,7 +85,7 @@ func TestPagesLoadNothingFromElsewhere(t *testing.T) {
 			t.Errorf("%s: %q is a script in the page, which the policy forbids", at, found)
 		}
 	}
-	if got := get(t, "GET", "/docs").Header.Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") || strings.Contains(got, "http") {
+	if got := get("GET", "/docs").Header().Get("Content-Security-Policy"); !strings.HasPrefix(got, "default-src 'none';") || strings.Contains(got, "http") {
 		t.Errorf("Content-Security-Policy: %s", got)
 	}
 }
