@@ -30,6 +30,7 @@ gen: bin/.tools ## delete and rebuild all generated code
 	bin/overlay openapi/server.overlay.yaml openapi/orbit.yaml > gen/server.yaml
 	bin/ogen --loglevel error --config openapi/ogen-server.yml --target gen/api --package api --clean gen/server.yaml
 	bin/ogen --loglevel error --config openapi/ogen-client.yml --target sdk/go/api --package api --clean openapi/orbit.yaml
+	go run ./schema/internal/dictionary > docs/data-dictionary.md
 
 tools: bin/.tools ## build the pinned tools into bin/
 build: bin/orbit ## build bin/orbit
