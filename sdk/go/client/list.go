@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"errors"
 	"iter"
 	"time"
 
@@ -126,23 +127,26 @@ func (c *Client) Credentials(ctx context.Context) iter.Seq2[api.Credential, erro
 // "" is before the first. The position of an event is what to keep: everything up to it has been seen, and nothing will
 // ever be inserted below it.
 func (c *Client) Events(ctx context.Context, after string) iter.Seq2[api.Event, error] {
-	return c.events(ctx, after, func() bool { return false })
+	return c.events(ctx, after, func() error { return errNoMore })
 }
 
 // FollowEvents is [Client.Events] without an end: at the last event it looks again each interval until ctx ends, which is its
 // one error then.
 func (c *Client) FollowEvents(ctx context.Context, after string, interval time.Duration) iter.Seq2[api.Event, error] {
-	return c.events(ctx, after, func() bool {
+	return c.events(ctx, after, func() error {
 		select {
 		case <-time.After(interval):
+			return nil
 		case <-ctx.Done():
+			return context.Cause(ctx)
 		}
-		return true
 	})
 }
 
-// events goes on after an empty page for as long as more says so.
-func (c *Client) events(ctx context.Context, after string, more func() bool) iter.Seq2[api.Event, error] {
+var errNoMore = errors.New("no more events")
+
+// events asks idle after an empty page: nil looks again, errNoMore ends without an error.
+func (c *Client) events(ctx context.Context, after string, idle func() error) iter.Seq2[api.Event, error] {
 	return func(yield func(api.Event, error) bool) {
 		params := api.ListEventsParams{After: optString(after), Limit: pageLimit}
 		for {
@@ -159,7 +163,13 @@ func (c *Client) events(ctx context.Context, after string, more func() bool) ite
 				}
 			}
 			params.After.SetTo(page.NextAfter)
-			if len(page.Items) == 0 && !more() {
+			if len(page.Items) > 0 {
+				continue
+			}
+			if err := idle(); err != nil {
+				if !errors.Is(err, errNoMore) {
+					yield(api.Event{}, err)
+				}
 				return
 			}
 		}

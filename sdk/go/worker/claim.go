@@ -186,7 +186,8 @@ func (s *session) release(offers []api.Offer, reason string) {
 		}
 		return struct{}{}, firstRetryable(reply.Items, func(r api.ReleaseResult) error { return client.ItemError(r.Problem) })
 	})
-	if s.stopsIfSuperseded(err) != nil {
+	if err != nil {
+		s.heedSuperseded(err)
 		s.log.Warn("offers not released; they will run out", "reason", reason, "offers", len(offers), "error", err)
 	}
 }
@@ -218,7 +219,8 @@ func (s *session) start(offers []api.Offer) {
 			}
 			return reply, err
 		})
-		if s.stopsIfSuperseded(err) != nil {
+		if err != nil {
+			s.heedSuperseded(err)
 			s.log.Error("offers not started", "offers", len(offers), "error", err)
 			s.unreserve(len(offers))
 			return
@@ -245,7 +247,7 @@ func (s *session) started(offers []api.Offer, answers []api.StartResult, sent ti
 		case client.Retryable(err):
 			open = append(open, offer)
 		default:
-			s.stopsIfSuperseded(err)
+			s.heedSuperseded(err)
 			s.log.Info("start refused", "attempt_id", offer.AttemptID, "task_id", offer.TaskID, "error", err)
 			s.unreserve(1)
 		}

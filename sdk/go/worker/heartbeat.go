@@ -109,7 +109,8 @@ func (s *session) beatCall(call []renewal, limit time.Duration) error {
 		for _, r := range call {
 			r.run.keepProgress(r.progress)
 		}
-		return s.stopsIfSuperseded(err)
+		s.heedSuperseded(err)
+		return err
 	}
 	for i, r := range call {
 		s.renewed(r, reply.Items[i], sent)
@@ -159,7 +160,7 @@ func (s *session) renewed(r renewal, answer api.HeartbeatResult, sent time.Time)
 	case client.HasCode(err, client.CodeInvalidRequest), client.HasCode(err, client.CodePayloadTooLarge):
 		s.log.Error("progress refused", "attempt_id", r.run.offer.AttemptID, "error", err)
 	default:
-		s.stopsIfSuperseded(err)
+		s.heedSuperseded(err)
 		if r.run.setLost() {
 			s.log.Warn("attempt lost", "attempt_id", r.run.offer.AttemptID, "task_id", r.run.offer.TaskID, "error", err)
 		}

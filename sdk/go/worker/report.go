@@ -135,13 +135,13 @@ func (s *session) notFinished(batch []*report, err error) (again []*report, afte
 		}
 		return batch, 0
 	}
-	return s.refused(batch[0], s.stopsIfSuperseded(err), ""), 0
+	return s.refused(batch[0], err, ""), 0
 }
 
 // refused takes a definite no. Where it is about the result itself, a failure is reported in its place, once: the attempt would
 // else end as lost.
 func (s *session) refused(r *report, err error, evidenceID string) (again []*report) {
-	s.stopsIfSuperseded(err)
+	s.heedSuperseded(err)
 	log := s.log.With("attempt_id", r.run.offer.AttemptID, "task_id", r.run.offer.TaskID, "outcome", r.item.Outcome, "error", err)
 	about := client.HasCode(err, client.CodeInvalidRequest) || client.HasCode(err, client.CodePayloadTooLarge)
 	if about && !r.second {

@@ -214,10 +214,9 @@ func (s *session) interrupt(cause error) {
 	}
 }
 
-// stopsIfSuperseded looks for the one answer to any call that ends the whole session, and passes err on.
-func (s *session) stopsIfSuperseded(err error) error {
+// heedSuperseded looks for the one answer to any call that ends the whole session.
+func (s *session) heedSuperseded(err error) {
 	if client.HasCode(err, client.CodeSessionSuperseded) {
 		s.superseded()
 	}
-	return err
 }
