@@ -109,6 +109,32 @@ func isStatement(s, name harness.Statement) bool {
 	return s == name || strings.HasPrefix(string(s), "-- name: "+string(name)+" ")
 }
 
+// recorder notes what a replica asks of its database: names of queries, and BEGIN, COMMIT and ROLLBACK.
+type recorder struct {
+	mu         sync.Mutex
+	statements []string
+}
+
+func (r *recorder) around(s harness.Statement, run func() error) error {
+	name := string(s)
+	if rest, ok := strings.CutPrefix(name, "-- name: "); ok {
+		name, _, _ = strings.Cut(rest, " ")
+	}
+	r.mu.Lock()
+	r.statements = append(r.statements, name)
+	r.mu.Unlock()
+	return run()
+}
+
+// take gives what was noted, and forgets it.
+func (r *recorder) take() []string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	taken := r.statements
+	r.statements = nil
+	return taken
+}
+
 // holdRows locks rows from outside the service, such as "pulse_attempts WHERE id = UNHEX(?)", until the returned function is called.
 func holdRows(t testing.TB, o *harness.Orbit, rows string, args ...any) (release func()) {
 	t.Helper()

@@ -34,7 +34,7 @@ func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsReq
 		items[k] = decodeFinish(ctx, raw, k)
 	}
 	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "finishAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+	err = s.together(ctx, "finishAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
 		return s.finish(ctx, tx, c, items)
 	})
 	if err != nil {
@@ -173,8 +173,8 @@ func finishOver(a pulsedb.PulseAttempt) error {
 // attempt keeps rivals away between the look and the insert.
 func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
 	for i, a := range held {
-		f, refused := i.err.(*fault.Fault)
-		if !refused || a.StartedAt == nil {
+		var f *fault.Fault
+		if !errors.As(i.err, &f) || a.StartedAt == nil {
 			continue
 		}
 		known, err := q.FindEvidence(ctx, pulsedb.FindEvidenceParams{NamespaceID: ns, AttemptID: a.ID, Digest: i.digest})

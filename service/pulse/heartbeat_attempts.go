@@ -32,7 +32,7 @@ func (s *Service) HeartbeatAttempts(ctx context.Context, req *api.HeartbeatAttem
 		items[k] = decodeHeartbeat(ctx, raw, k)
 	}
 	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "heartbeatAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+	err = s.together(ctx, "heartbeatAttempts", items, comesAgain, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
 		return s.beat(ctx, tx, c, items)
 	})
 	if err != nil {

@@ -85,10 +85,21 @@ func checkCount(n, least int) error {
 // errSkipped marks an item whose row somebody else holds.
 var errSkipped = fault.New(fault.Unavailable, "the attempt is being changed by another call; try again")
 
-// together judges the items of a call in one transaction. An item whose row is held elsewhere goes through the single lane
-// afterwards, as do repeats of an attempt in the same call; if the transaction failed before its commit, all go there. An
-// error is one of the whole call: a fence, or an unknown commit.
-func (s *Service) together(ctx context.Context, op string, items []*item, judge func(ctx context.Context, tx *dbtx.Tx, items []*item) error) error {
+// errUntried marks the items after one that found the database away: one wait for it is enough for a call.
+var errUntried = fault.New(fault.Unavailable, "the database cannot be reached and nothing was done; try again")
+
+// whenHeld is what becomes of an item whose row somebody else holds.
+type whenHeld bool
+
+const (
+	waitsAlone whenHeld = true  // for the row, in the single lane, after the others
+	comesAgain whenHeld = false // the caller repeats it anyway
+)
+
+// together judges the items of a call in one transaction. Repeats of an attempt in the same call go through the single lane
+// afterwards; if the transaction failed before its commit, all go there. An error is one of the whole call: a fence, or an unknown
+// commit.
+func (s *Service) together(ctx context.Context, op string, items []*item, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, items []*item) error) error {
 	seen := map[orbit.ID]bool{}
 	var first, alone []*item
 	for _, i := range items {
@@ -114,16 +125,21 @@ func (s *Service) together(ctx context.Context, op string, items []*item, judge 
 		return err
 	case err != nil:
 		alone = append(first, alone...)
-	default:
+	case held == waitsAlone:
 		skipped := slices.DeleteFunc(first, func(i *item) bool { return !errors.Is(i.err, errSkipped) })
 		alone = append(skipped, alone...)
 	}
+	away := false
 	for _, i := range alone {
+		if away {
+			i.err = errUntried
+			continue
+		}
 		if err := s.Lane.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
 			reset([]*item{i})
 			return judge(ctx, tx, []*item{i})
 		}); err != nil {
-			i.err = err
+			i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
 		}
 	}
 	return nil

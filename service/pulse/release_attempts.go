@@ -52,7 +52,7 @@ func (s *Service) releaseItems(ctx context.Context, c call, raws []jx.Raw) ([]*i
 		err := decodeItem(ctx, raw, k, &in)
 		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), reason: in.Reason.Or(codeReleased), err: err}
 	}
-	return items, s.together(ctx, "releaseAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+	return items, s.together(ctx, "releaseAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
 		return s.release(ctx, tx, c, items)
 	})
 }
@@ -73,13 +73,13 @@ func (s *Service) release(ctx context.Context, tx *dbtx.Tx, c call, items []*ite
 	}
 	var offered []pulsedb.PulseAttempt
 	for i, a := range held {
-		switch a.State {
-		case orbit.AttemptOffered:
+		switch {
+		case a.State == orbit.AttemptOffered:
 			offered = append(offered, a)
-		case orbit.AttemptReleased:
+		case a.State == orbit.AttemptReleased:
 			i.released = releasedAttempt(a)
-		case orbit.AttemptRunning:
-			i.err = fault.New(fault.StateConflict, "the attempt was started: finish it, as failed if it is to be tried again")
+		case a.StartedAt != nil:
+			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only an offer is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
 		default:
 			i.err = startOver(a)
 		}

@@ -31,7 +31,7 @@ func (s *Service) StartAttempts(ctx context.Context, req *api.StartAttemptsReque
 		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), err: err}
 	}
 	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "startAttempts", items, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
+	err = s.together(ctx, "startAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
 		return s.start(ctx, tx, c, items)
 	})
 	if err != nil {
