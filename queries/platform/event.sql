@@ -25,7 +25,8 @@ WHERE namespace_id = ? ORDER BY sid LIMIT ?;
 INSERT INTO orbit_event_log (namespace_id, first_position, batch_id, event_count) VALUES (?, ?, ?, ?);
 
 -- name: DeleteSpool :execrows
-DELETE FROM orbit_event_spool WHERE namespace_id = sqlc.arg(namespace_id) AND sid IN (sqlc.slice(sids));
+-- By key, whatever the size of the table: a scan would wait for the spool row of every open transaction.
+DELETE /*+ INDEX(orbit_event_spool PRIMARY) */ FROM orbit_event_spool WHERE namespace_id = sqlc.arg(namespace_id) AND sid IN (sqlc.slice(sids));
 
 -- name: AdvanceEventHead :execrows
 UPDATE orbit_event_heads SET next_position = sqlc.arg(new_position)

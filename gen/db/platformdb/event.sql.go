@@ -78,7 +78,7 @@ func (q *Queries) DeleteLog(ctx context.Context, arg DeleteLogParams) (int64, er
 }
 
 const DeleteSpool = `-- name: DeleteSpool :execrows
-DELETE FROM orbit_event_spool WHERE namespace_id = ? AND sid IN (/*SLICE:sids*/?)
+DELETE /*+ INDEX(orbit_event_spool PRIMARY) */ FROM orbit_event_spool WHERE namespace_id = ? AND sid IN (/*SLICE:sids*/?)
 `
 
 type DeleteSpoolParams struct {
@@ -86,6 +86,7 @@ type DeleteSpoolParams struct {
 	Sids        []uint64
 }
 
+// By key, whatever the size of the table: a scan would wait for the spool row of every open transaction.
 func (q *Queries) DeleteSpool(ctx context.Context, arg DeleteSpoolParams) (int64, error) {
 	query := DeleteSpool
 	var queryParams []interface{}
