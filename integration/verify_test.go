@@ -1,6 +1,8 @@
 package integration_test
 
 import (
+	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -127,5 +129,52 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 	}
 	if got := broken(t, o); got != "" {
 		t.Fatalf("found %s after everything was mended", got)
+	}
+}
+
+func TestVerifyFindsNothingWhileWorkGoesOn(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	o.CreateQueue("q", map[string]any{"backoff_initial_ms": 0, "backoff_max_ms": 0})
+	submitMany(t, o, "q", 200, "max_attempts", 2, "deadline_at", "2100-01-01T00:00:00Z")
+	worked, verified := make(chan struct{}), make(chan error, 1)
+	go func() {
+		for {
+			found, err := o.Replica(0).Service.Verify(context.Background())
+			if err == nil && len(found) > 0 {
+				err = fmt.Errorf("found %v", found)
+			}
+			if err != nil {
+				verified <- err
+				return
+			}
+			select {
+			case <-worked:
+				verified <- nil
+				return
+			default:
+			}
+		}
+	}()
+	w := openWorker(t, o, "w", "q")
+	for offers := w.claim(5); len(offers) > 0; offers = w.claim(5) {
+		for k, offered := range offers {
+			if offered.Generation == 1 && k%3 == 0 {
+				wantItem(t, w.release(offered, "shutdown"), 200, "")
+				continue
+			}
+			wantItem(t, w.start(offered), 200, "")
+			if k%3 == 1 {
+				wantItem(t, w.fail(offered, true), 200, "")
+			} else {
+				wantItem(t, w.succeed(offered, `1`), 200, "")
+			}
+		}
+	}
+	close(worked)
+	if err := <-verified; err != nil {
+		t.Error(err)
+	}
+	if n := o.Count("pulse_tasks WHERE state = 'open'"); n != 0 {
+		t.Errorf("%d tasks are left open", n)
 	}
 }
