@@ -61,8 +61,8 @@ func (o outcome) json(t *testing.T, into any) {
 	}
 }
 
-// process is the program in a process of its own.
-type process struct {
+// launched is the program in a process of its own.
+type launched struct {
 	t       *testing.T
 	command *exec.Cmd
 	lines   chan string // of standard output and standard error
@@ -71,9 +71,9 @@ type process struct {
 	printed []string
 }
 
-func start(t *testing.T, args ...string) *process {
+func launch(t *testing.T, args ...string) *launched {
 	t.Helper()
-	p := &process{t: t, command: exec.Command(os.Args[0], args...), lines: make(chan string, 10_000), ended: make(chan error, 1)}
+	p := &launched{t: t, command: exec.Command(os.Args[0], args...), lines: make(chan string, 10_000), ended: make(chan error, 1)}
 	p.command.Env = append(os.Environ(), asProgram+"=1")
 	read, write, err := os.Pipe()
 	if err != nil {
@@ -103,7 +103,7 @@ func start(t *testing.T, args ...string) *process {
 	return p
 }
 
-func (p *process) scan(from io.ReadCloser) {
+func (p *launched) scan(from io.ReadCloser) {
 	defer from.Close()
 	for lines := bufio.NewScanner(from); lines.Scan(); {
 		p.mu.Lock()
@@ -114,7 +114,7 @@ func (p *process) scan(from io.ReadCloser) {
 	close(p.lines)
 }
 
-func (p *process) all() string {
+func (p *launched) all() string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return strings.Join(p.printed, "\n")
@@ -123,7 +123,7 @@ func (p *process) all() string {
 const patience = 30 * time.Second
 
 // line waits for one that contains a text.
-func (p *process) line(contains string) string {
+func (p *launched) line(contains string) string {
 	p.t.Helper()
 	limit := time.After(patience)
 	for {
@@ -142,7 +142,7 @@ func (p *process) line(contains string) string {
 }
 
 // serving waits until a replica listens and gives its URL.
-func (p *process) serving() string {
+func (p *launched) serving() string {
 	p.t.Helper()
 	var entry struct{ Address string }
 	if err := json.Unmarshal([]byte(p.line(`"msg":"serving"`)), &entry); err != nil {
@@ -151,7 +151,7 @@ func (p *process) serving() string {
 	return "http://" + entry.Address
 }
 
-func (p *process) signal(s syscall.Signal) {
+func (p *launched) signal(s syscall.Signal) {
 	p.t.Helper()
 	if err := p.command.Process.Signal(s); err != nil {
 		p.t.Fatal(err)
@@ -159,7 +159,7 @@ func (p *process) signal(s syscall.Signal) {
 }
 
 // wait waits for the end and gives the exit code; -1 after a signal that was not handled.
-func (p *process) wait() int {
+func (p *launched) wait() int {
 	p.t.Helper()
 	go func() {
 		for range p.lines { // nobody else reads what comes now

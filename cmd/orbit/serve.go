@@ -53,7 +53,22 @@ func (c *serveCommand) Run(ctx commandContext, p *printer) error {
 	if err != nil {
 		return err
 	}
+	if err := c.serverSettings.check(); err != nil {
+		return err
+	}
 	return runReplica(ctx, dsn, c.serverSettings, p.err, nil)
+}
+
+func (s serverSettings) check() error {
+	switch {
+	case s.DatabaseConnections < 2:
+		return usagef("--database-connections is %d; at least 2 are needed", s.DatabaseConnections)
+	case s.RateLimit < 0:
+		return usagef("--rate-limit is %d; it cannot be negative", s.RateLimit)
+	case s.DrainDelay < 0 || s.DrainTimeout < 0 || s.DatabaseWait < 0:
+		return usagef("--drain-delay, --drain-timeout and --database-wait cannot be negative")
+	}
+	return nil
 }
 
 // laneConnections is the most that single items may take, so that waiting duplicates starve nobody.
@@ -208,9 +223,6 @@ type pools struct {
 }
 
 func openPools(dsn string, connections int) (pools, error) {
-	if connections < 2 {
-		return pools{}, usagef("--database-connections is %d; at least 2 are needed", connections)
-	}
 	batch, err := schema.Open(dsn, schema.PoolOptions{MaxOpen: connections, LockWait: time.Second, Program: "orbit-batch"})
 	if err != nil {
 		return pools{}, err

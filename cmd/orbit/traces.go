@@ -65,8 +65,9 @@ type spanQueue struct {
 	spans    chan sdktrace.ReadOnlySpan
 	flush    chan chan struct{}
 	ended    chan struct{}
-	stop     sync.Once
 	stopped  chan struct{}
+	closing  sync.RWMutex // held shared while a span goes in, so that none comes after the last look
+	closed   bool
 	dropped  *prometheus.CounterVec
 	sent     prometheus.Counter
 }
@@ -101,13 +102,23 @@ func (q *spanQueue) OnEnd(span sdktrace.ReadOnlySpan) {
 	if !span.SpanContext().IsSampled() {
 		return
 	}
-	select {
-	case <-q.stopped:
-	case q.spans <- span:
-		return
-	default:
+	if !q.take(span) {
+		q.dropped.WithLabelValues("queue_full").Inc()
 	}
-	q.dropped.WithLabelValues("queue_full").Inc()
+}
+
+func (q *spanQueue) take(span sdktrace.ReadOnlySpan) bool {
+	q.closing.RLock()
+	defer q.closing.RUnlock()
+	if q.closed {
+		return false
+	}
+	select {
+	case q.spans <- span:
+		return true
+	default:
+		return false
+	}
 }
 
 func (q *spanQueue) run() {
@@ -183,7 +194,12 @@ func (q *spanQueue) ForceFlush(ctx context.Context) error {
 }
 
 func (q *spanQueue) Shutdown(ctx context.Context) error {
-	q.stop.Do(func() { close(q.stopped) })
+	q.closing.Lock()
+	if !q.closed {
+		q.closed = true
+		close(q.stopped)
+	}
+	q.closing.Unlock()
 	select {
 	case <-q.ended:
 		return q.exporter.Shutdown(ctx)
