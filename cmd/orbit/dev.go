@@ -124,7 +124,7 @@ What became of it:
 
 // freeAddress is the address itself, or one with another port where that one is taken.
 func freeAddress(address string) string {
-	listener, err := net.Listen("tcp", address)
+	listener, err := listen(context.Background(), address)
 	if err == nil {
 		listener.Close()
 		return address

@@ -81,7 +81,7 @@ func runReplica(ctx context.Context, dsn string, s serverSettings, logs io.Write
 	defer queue.Close()
 	logger := newLogger(queue, s.LogFormat, s.LogLevel)
 	registry := newRegistry(queue)
-	traces, endTraces, err := newTraces(ctx, registry)
+	traces, endTraces, err := newTraces(ctx, registry, logger)
 	if err != nil {
 		return err
 	}
@@ -109,12 +109,12 @@ func runReplica(ctx context.Context, dsn string, s serverSettings, logs io.Write
 	if err != nil {
 		return err
 	}
-	listener, err := net.Listen("tcp", s.Listen)
+	listener, err := listen(ctx, s.Listen)
 	if err != nil {
 		return err
 	}
 	if s.PprofListen != "" {
-		stop, err := servePprof(s.PprofListen, logger)
+		stop, err := servePprof(ctx, s.PprofListen, logger)
 		if err != nil {
 			return errors.Join(err, listener.Close())
 		}
@@ -273,8 +273,12 @@ func (p pools) await(ctx context.Context, limit time.Duration, logger *slog.Logg
 	return err
 }
 
-func servePprof(address string, logger *slog.Logger) (stop func(), err error) {
-	listener, err := net.Listen("tcp", address)
+func listen(ctx context.Context, address string) (net.Listener, error) {
+	return (&net.ListenConfig{}).Listen(ctx, "tcp", address)
+}
+
+func servePprof(ctx context.Context, address string, logger *slog.Logger) (stop func(), err error) {
+	listener, err := listen(ctx, address)
 	if err != nil {
 		return nil, fmt.Errorf("--pprof-listen: %w", err)
 	}
@@ -291,5 +295,5 @@ func servePprof(address string, logger *slog.Logger) (stop func(), err error) {
 		}
 	}()
 	logger.Info("serving profiles", "address", listener.Addr().String())
-	return func() { server.Close() }, nil
+	return func() { _ = server.Close() }, nil
 }

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"strings"
 	"sync"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
 	"go.opentelemetry.io/otel/sdk/resource"
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
@@ -19,7 +21,7 @@ import (
 
 // newTraces makes the tracer provider that OpenTelemetry's own variables describe: spans go out by OTLP over HTTP where an
 // endpoint is set (OTEL_EXPORTER_OTLP_ENDPOINT or …_TRACES_ENDPOINT), and nowhere otherwise. The end function sends what waits.
-func newTraces(ctx context.Context, registry prometheus.Registerer) (trace.TracerProvider, func(context.Context) error, error) {
+func newTraces(ctx context.Context, registry prometheus.Registerer, logger *slog.Logger) (trace.TracerProvider, func(context.Context) error, error) {
 	if !tracesWanted() {
 		return noop.NewTracerProvider(), func(context.Context) error { return nil }, nil
 	}
@@ -30,11 +32,13 @@ func newTraces(ctx context.Context, registry prometheus.Registerer) (trace.Trace
 	if err != nil {
 		return nil, nil, fmt.Errorf("traces: %w", err)
 	}
-	what, err := resource.New(ctx, resource.WithSchemaURL(""), resource.WithTelemetrySDK(), resource.WithHost(), resource.WithService(), resource.WithFromEnv())
+	what, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(attribute.String("service.name", "orbit"), attribute.String("service.version", thisBuild().Version)),
+		resource.WithFromEnv()) // last, so that OTEL_SERVICE_NAME and OTEL_RESOURCE_ATTRIBUTES win
 	if err != nil && !errors.Is(err, resource.ErrPartialResource) {
 		return nil, nil, fmt.Errorf("traces: %w", err)
 	}
-	queue := newSpanQueue(exporter, registry)
+	queue := newSpanQueue(exporter, registry, logger)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(queue), sdktrace.WithResource(what))
 	return provider, provider.Shutdown, nil
 }
@@ -62,6 +66,7 @@ func firstSet(names ...string) string {
 // so is a batch that could not be sent.
 type spanQueue struct {
 	exporter sdktrace.SpanExporter
+	logger   *slog.Logger
 	spans    chan sdktrace.ReadOnlySpan
 	flush    chan chan struct{}
 	ended    chan struct{}
@@ -79,9 +84,10 @@ const (
 	spanExportTime  = 10 * time.Second
 )
 
-func newSpanQueue(exporter sdktrace.SpanExporter, registry prometheus.Registerer) *spanQueue {
+func newSpanQueue(exporter sdktrace.SpanExporter, registry prometheus.Registerer, logger *slog.Logger) *spanQueue {
 	q := &spanQueue{
 		exporter: exporter,
+		logger:   logger,
 		spans:    make(chan sdktrace.ReadOnlySpan, spanQueueLength),
 		flush:    make(chan chan struct{}),
 		ended:    make(chan struct{}),
@@ -171,6 +177,7 @@ func (q *spanQueue) export(batch []sdktrace.ReadOnlySpan) {
 	defer cancel()
 	if err := q.exporter.ExportSpans(ctx, batch); err != nil {
 		q.dropped.WithLabelValues("export_failed").Add(float64(len(batch)))
+		q.logger.Warn("traces were not sent", "spans", len(batch), "error", err)
 		return
 	}
 	q.sent.Add(float64(len(batch)))

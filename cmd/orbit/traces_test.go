@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -47,7 +48,7 @@ func spans(tracer trace.Tracer, n int) {
 
 func TestSpansNeverBlockAndCountWhatIsLost(t *testing.T) {
 	exporter := newSlowExporter(nil)
-	q := newSpanQueue(exporter, prometheus.NewRegistry())
+	q := newSpanQueue(exporter, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(q)).Tracer("test")
 	spans(tracer, spanBatch)
 	<-exporter.entered // the first batch is with the exporter and the queue is empty
@@ -72,7 +73,7 @@ func TestSpansNeverBlockAndCountWhatIsLost(t *testing.T) {
 func TestSpansThatCannotBeSentAreCounted(t *testing.T) {
 	exporter := newSlowExporter(errors.New("nobody there"))
 	close(exporter.let)
-	q := newSpanQueue(exporter, prometheus.NewRegistry())
+	q := newSpanQueue(exporter, prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 	tracer := sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(q)).Tracer("test")
 	spans(tracer, 3)
 	if err := q.ForceFlush(t.Context()); err != nil {
@@ -96,7 +97,7 @@ func TestTracesGoWhereOpenTelemetrySays(t *testing.T) {
 	}))
 	defer collector.Close()
 	traced := func() bool {
-		provider, end, err := newTraces(t.Context(), prometheus.NewRegistry())
+		provider, end, err := newTraces(t.Context(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -125,7 +126,7 @@ func TestTracesGoWhereOpenTelemetrySays(t *testing.T) {
 	}
 	t.Setenv("OTEL_TRACES_EXPORTER", "otlp")
 	t.Setenv("OTEL_EXPORTER_OTLP_PROTOCOL", "grpc")
-	if _, _, err := newTraces(t.Context(), prometheus.NewRegistry()); err == nil {
+	if _, _, err := newTraces(t.Context(), prometheus.NewRegistry(), slog.New(slog.DiscardHandler)); err == nil {
 		t.Error("a protocol that is not spoken was accepted")
 	}
 }
