@@ -2,8 +2,8 @@
 -- Walks uq_pulse_attempts_generation, newest first; no bodies.
 SELECT a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.epoch, a.claim_seq, a.state, a.lease_until, a.cancel_requested_at,
   a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, COALESCE(s.worker_name, '') AS worker_name
-FROM pulse_attempts a
-LEFT JOIN pulse_worker_sessions s ON s.namespace_id = a.namespace_id AND s.id = a.session_id
+FROM pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation)
+LEFT JOIN pulse_worker_sessions s FORCE INDEX (PRIMARY) ON s.namespace_id = a.namespace_id AND s.id = a.session_id
 WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.task_id = sqlc.arg(task_id) AND a.generation < sqlc.arg(before_generation)
 ORDER BY a.generation DESC LIMIT ?;
 
@@ -13,8 +13,8 @@ SELECT a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.epoch, a.clai
   a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, COALESCE(s.worker_name, '') AS worker_name,
   a.progress, c.reply, c.result
 FROM pulse_attempts a
-LEFT JOIN pulse_worker_sessions s ON s.namespace_id = a.namespace_id AND s.id = a.session_id
-LEFT JOIN pulse_attempt_receipts c ON c.namespace_id = a.namespace_id AND c.attempt_id = a.id
+LEFT JOIN pulse_worker_sessions s FORCE INDEX (PRIMARY) ON s.namespace_id = a.namespace_id AND s.id = a.session_id
+LEFT JOIN pulse_attempt_receipts c FORCE INDEX (PRIMARY) ON c.namespace_id = a.namespace_id AND c.attempt_id = a.id
 WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.id = sqlc.arg(id);
 
 -- name: GetAttemptQueue :one
@@ -25,14 +25,14 @@ SELECT queue_id FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND
 
 -- name: ListEvidence :many
 -- Walks ix_pulse_attempt_evidence_page, newest first.
-SELECT id, reason, outcome, error_code, error_message, created_at FROM pulse_attempt_evidence
+SELECT id, reason, outcome, error_code, error_message, created_at FROM pulse_attempt_evidence FORCE INDEX (ix_pulse_attempt_evidence_page)
 WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id = sqlc.arg(attempt_id)
   AND created_at <= sqlc.arg(before_at) AND (created_at < sqlc.arg(before_at) OR id < sqlc.arg(before_id))
 ORDER BY created_at DESC, id DESC LIMIT ?;
 
 -- name: PageTasks :many
 -- Walks the primary key, newest first; reads a bounded stretch, which the caller filters.
-SELECT id, queue_id, type, state FROM pulse_tasks
+SELECT id, queue_id, type, state FROM pulse_tasks FORCE INDEX (PRIMARY)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id < sqlc.arg(before_id)
 ORDER BY id DESC LIMIT ?;
 
@@ -64,7 +64,7 @@ ORDER BY id DESC LIMIT ?;
 -- name: ListLiveTasks :many
 -- Walks ix_pulse_attempts_live of one queue, which holds live attempts only; bounded by the limit, in no order.
 SELECT a.task_id, a.queue_id, t.type FROM pulse_attempts a FORCE INDEX (ix_pulse_attempts_live)
-JOIN pulse_tasks t ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.live_queue_id = sqlc.arg(queue_id) LIMIT ?;
 
 -- name: CountQueue :one
@@ -88,15 +88,15 @@ GROUP BY b.state;
 -- name: OldestReady :one
 -- The first row of each priority is its oldest: nine dives into the primary key.
 SELECT CAST(COALESCE(MIN(o.rank_us), -1) AS SIGNED) AS rank_us FROM (
-  SELECT MIN(r1.rank_us) AS rank_us FROM pulse_ready r1 WHERE r1.namespace_id = sqlc.arg(namespace_id) AND r1.queue_id = sqlc.arg(queue_id) AND r1.priority = 1
-  UNION ALL SELECT MIN(r2.rank_us) FROM pulse_ready r2 WHERE r2.namespace_id = sqlc.arg(namespace_id) AND r2.queue_id = sqlc.arg(queue_id) AND r2.priority = 2
-  UNION ALL SELECT MIN(r3.rank_us) FROM pulse_ready r3 WHERE r3.namespace_id = sqlc.arg(namespace_id) AND r3.queue_id = sqlc.arg(queue_id) AND r3.priority = 3
-  UNION ALL SELECT MIN(r4.rank_us) FROM pulse_ready r4 WHERE r4.namespace_id = sqlc.arg(namespace_id) AND r4.queue_id = sqlc.arg(queue_id) AND r4.priority = 4
-  UNION ALL SELECT MIN(r5.rank_us) FROM pulse_ready r5 WHERE r5.namespace_id = sqlc.arg(namespace_id) AND r5.queue_id = sqlc.arg(queue_id) AND r5.priority = 5
-  UNION ALL SELECT MIN(r6.rank_us) FROM pulse_ready r6 WHERE r6.namespace_id = sqlc.arg(namespace_id) AND r6.queue_id = sqlc.arg(queue_id) AND r6.priority = 6
-  UNION ALL SELECT MIN(r7.rank_us) FROM pulse_ready r7 WHERE r7.namespace_id = sqlc.arg(namespace_id) AND r7.queue_id = sqlc.arg(queue_id) AND r7.priority = 7
-  UNION ALL SELECT MIN(r8.rank_us) FROM pulse_ready r8 WHERE r8.namespace_id = sqlc.arg(namespace_id) AND r8.queue_id = sqlc.arg(queue_id) AND r8.priority = 8
-  UNION ALL SELECT MIN(r9.rank_us) FROM pulse_ready r9 WHERE r9.namespace_id = sqlc.arg(namespace_id) AND r9.queue_id = sqlc.arg(queue_id) AND r9.priority = 9
+  SELECT MIN(r1.rank_us) AS rank_us FROM pulse_ready r1 FORCE INDEX (PRIMARY) WHERE r1.namespace_id = sqlc.arg(namespace_id) AND r1.queue_id = sqlc.arg(queue_id) AND r1.priority = 1
+  UNION ALL SELECT MIN(r2.rank_us) FROM pulse_ready r2 FORCE INDEX (PRIMARY) WHERE r2.namespace_id = sqlc.arg(namespace_id) AND r2.queue_id = sqlc.arg(queue_id) AND r2.priority = 2
+  UNION ALL SELECT MIN(r3.rank_us) FROM pulse_ready r3 FORCE INDEX (PRIMARY) WHERE r3.namespace_id = sqlc.arg(namespace_id) AND r3.queue_id = sqlc.arg(queue_id) AND r3.priority = 3
+  UNION ALL SELECT MIN(r4.rank_us) FROM pulse_ready r4 FORCE INDEX (PRIMARY) WHERE r4.namespace_id = sqlc.arg(namespace_id) AND r4.queue_id = sqlc.arg(queue_id) AND r4.priority = 4
+  UNION ALL SELECT MIN(r5.rank_us) FROM pulse_ready r5 FORCE INDEX (PRIMARY) WHERE r5.namespace_id = sqlc.arg(namespace_id) AND r5.queue_id = sqlc.arg(queue_id) AND r5.priority = 5
+  UNION ALL SELECT MIN(r6.rank_us) FROM pulse_ready r6 FORCE INDEX (PRIMARY) WHERE r6.namespace_id = sqlc.arg(namespace_id) AND r6.queue_id = sqlc.arg(queue_id) AND r6.priority = 6
+  UNION ALL SELECT MIN(r7.rank_us) FROM pulse_ready r7 FORCE INDEX (PRIMARY) WHERE r7.namespace_id = sqlc.arg(namespace_id) AND r7.queue_id = sqlc.arg(queue_id) AND r7.priority = 7
+  UNION ALL SELECT MIN(r8.rank_us) FROM pulse_ready r8 FORCE INDEX (PRIMARY) WHERE r8.namespace_id = sqlc.arg(namespace_id) AND r8.queue_id = sqlc.arg(queue_id) AND r8.priority = 8
+  UNION ALL SELECT MIN(r9.rank_us) FROM pulse_ready r9 FORCE INDEX (PRIMARY) WHERE r9.namespace_id = sqlc.arg(namespace_id) AND r9.queue_id = sqlc.arg(queue_id) AND r9.priority = 9
 ) AS o;
 
 -- name: CountLiveByInstance :many
