@@ -24,9 +24,15 @@ if [ $# -gt 0 ]; then
 	exit
 fi
 
-# The test of the generated TypeScript client.
-if ! command -v npm >/dev/null; then
-	deploy/setup/packages.sh nodejs npm
-fi
+# The digest in other languages; npm is for the test of the generated TypeScript client.
+missing=()
+for tool in node:nodejs npm:npm python3:python3; do
+	if ! command -v "${tool%:*}" >/dev/null; then
+		missing+=("${tool#*:}")
+	fi
+done
+deploy/setup/packages.sh "${missing[@]}"
+(cd sdk/typescript && node --test)
+(cd sdk/python && python3 -B -m unittest)
 go test -count=1 -timeout 15m ./...
 go -C sdk/go test -count=1 -timeout 5m ./...
