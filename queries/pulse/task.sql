@@ -74,8 +74,9 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND stat
 
 -- name: EndTask :execrows
 -- open or review → succeeded, failed or cancelled, without a live attempt. On review the caller holds the row; on open its working row.
+-- Without a failure the last one stays.
 UPDATE pulse_tasks SET
-  state = sqlc.arg(state), failure_code = sqlc.arg(failure_code), failure_message = sqlc.arg(failure_message), result_evidence_id = sqlc.arg(result_evidence_id),
+  state = sqlc.arg(state), failure_code = COALESCE(sqlc.narg(failure_code), failure_code), failure_message = COALESCE(sqlc.narg(failure_message), failure_message), result_evidence_id = sqlc.arg(result_evidence_id),
   revision = revision + 1, updated_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), finished_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), expires_at = sqlc.arg(expires_at)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision = sqlc.arg(revision) AND state IN ('open', 'review');
 
@@ -109,11 +110,11 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision =
 SELECT sqlc.embed(t),
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
   a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
-FROM pulse_tasks t
-LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
-LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
-LEFT JOIN pulse_blocked b ON b.namespace_id = t.namespace_id AND b.task_id = t.id
-LEFT JOIN pulse_attempts a ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
+LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
+LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
+LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
 WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id = sqlc.arg(id);
 
 -- name: ViewTasks :many
@@ -122,11 +123,11 @@ SELECT t.id, t.queue_id, t.type, t.payload_version, t.priority, t.rank_us, t.run
   t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
   a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
-FROM pulse_tasks t
-LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
-LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
-LEFT JOIN pulse_blocked b ON b.namespace_id = t.namespace_id AND b.task_id = t.id
-LEFT JOIN pulse_attempts a ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
+LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
+LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
+LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
 WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id IN (sqlc.slice(ids))
 ORDER BY t.id DESC;
 

@@ -84,7 +84,7 @@ func (s *Service) endTask(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, actor o
 		state, event = orbit.TaskCancelled, "task.cancelled"
 	}
 	n, err := q.EndTask(ctx, pulsedb.EndTaskParams{
-		State: state, FailureCode: code, FailureMessage: message, NowAt: tx.Now,
+		State: state, FailureCode: &code, FailureMessage: &message, NowAt: tx.Now,
 		ExpiresAt: expiry(tx.Now, queue.RetentionMs), NamespaceID: ns, ID: l.task.ID, Revision: l.task.Revision})
 	if err := dbtx.Swapped(n, err); err != nil {
 		return err

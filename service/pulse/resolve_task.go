@@ -44,7 +44,7 @@ func (s *Service) resolve(ctx context.Context, tx *dbtx.Tx, c platform.Caller, i
 		return err
 	}
 	data := facts{"resolution": req.Resolution, "reason": req.Reason}
-	end := pulsedb.EndTaskParams{FailureCode: "resolved", FailureMessage: clip(req.Reason, maxText)}
+	var end pulsedb.EndTaskParams
 	switch req.Resolution {
 	case api.ResolutionRetry:
 		return s.reopen(ctx, tx, c, t, tx.Now, t.MaxAttempts, "task.resolved", data)
@@ -52,11 +52,13 @@ func (s *Service) resolve(ctx context.Context, tx *dbtx.Tx, c platform.Caller, i
 		if err := checkEvidence(ctx, q, c.NamespaceID, id, req.EvidenceID.Value); err != nil {
 			return err
 		}
-		end.State, end.FailureCode, end.FailureMessage, end.ResultEvidenceID = orbit.TaskSucceeded, "", "", req.EvidenceID.Value.Null()
-	case api.ResolutionFail:
+		end.State, end.ResultEvidenceID = orbit.TaskSucceeded, req.EvidenceID.Value.Null()
+		end.FailureCode, end.FailureMessage = new(""), new("")
+	case api.ResolutionFail: // with what led to the review
 		end.State = orbit.TaskFailed
 	case api.ResolutionCancel:
 		end.State = orbit.TaskCancelled
+		end.FailureCode, end.FailureMessage = new(codeCancelled), new(clip(req.Reason, maxText))
 	}
 	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: c.NamespaceID, ID: t.QueueID})
 	if err != nil {

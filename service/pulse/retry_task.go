@@ -13,8 +13,9 @@ import (
 	"github.com/orbit-run/orbit/service/platform"
 )
 
-// RetryTask reopens a failed task with a new budget. A deadline that is past is dropped. A repeat of the key gets the first reply; of two
-// retries under different keys one wins, and the other is state_conflict.
+// RetryTask reopens a failed task with a new budget. A deadline that is past is dropped; one to come is kept, and a run_at that is not before
+// it is invalid_request. A repeat of the key gets the first reply; of two retries under different keys one wins, and the other is
+// state_conflict.
 func (s *Service) RetryTask(ctx context.Context, req api.OptRetryTaskRequest, params api.RetryTaskParams) (*api.RetryTaskOKHeaders, error) {
 	caller, err := platform.Authorize(ctx, platform.ActionTasksManage)
 	if err != nil {
@@ -47,8 +48,11 @@ func (s *Service) reopen(ctx context.Context, tx *dbtx.Tx, c platform.Caller, t 
 	q := pulsedb.New(tx)
 	runAt = runAt.UTC().Truncate(time.Microsecond)
 	deadline := t.DeadlineAt
-	if deadline != nil && (!deadline.After(tx.Now) || !deadline.After(runAt)) {
+	if deadline != nil && !deadline.After(tx.Now) {
 		deadline = nil
+	}
+	if deadline != nil && !deadline.After(runAt) {
+		return fault.Invalid("/run_at", "not_before_deadline", "the task has a deadline at %s, and would fail before it may run", deadline.Format(time.RFC3339Nano))
 	}
 	row := workingRow{taskID: t.ID, queueID: t.QueueID, priority: t.Priority, runAt: runAt, rankUs: max(runAt.UnixMicro(), tx.Now.UnixMicro())}
 	n, err := q.ReopenTask(ctx, pulsedb.ReopenTaskParams{

@@ -252,15 +252,15 @@ func (q *Queries) DueScheduled(ctx context.Context, arg DueScheduledParams) ([]D
 
 const EndTask = `-- name: EndTask :execrows
 UPDATE pulse_tasks SET
-  state = ?, failure_code = ?, failure_message = ?, result_evidence_id = ?,
+  state = ?, failure_code = COALESCE(?, failure_code), failure_message = COALESCE(?, failure_message), result_evidence_id = ?,
   revision = revision + 1, updated_at = CAST(? AS DATETIME(6)), finished_at = CAST(? AS DATETIME(6)), expires_at = ?
 WHERE namespace_id = ? AND id = ? AND revision = ? AND state IN ('open', 'review')
 `
 
 type EndTaskParams struct {
 	State            orbit.TaskState
-	FailureCode      string
-	FailureMessage   string
+	FailureCode      *string
+	FailureMessage   *string
 	ResultEvidenceID orbit.NullID
 	NowAt            time.Time
 	ExpiresAt        *time.Time
@@ -270,6 +270,7 @@ type EndTaskParams struct {
 }
 
 // open or review → succeeded, failed or cancelled, without a live attempt. On review the caller holds the row; on open its working row.
+// Without a failure the last one stays.
 func (q *Queries) EndTask(ctx context.Context, arg EndTaskParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, EndTask,
 		arg.State,
@@ -1067,11 +1068,11 @@ const ViewTask = `-- name: ViewTask :one
 SELECT t.namespace_id, t.id, t.queue_id, t.type, t.payload, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.trace_parent, t.trace_state, t.actor_id, t.state, t.failure_code, t.failure_message, t.result_evidence_id, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
   a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
-FROM pulse_tasks t
-LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
-LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
-LEFT JOIN pulse_blocked b ON b.namespace_id = t.namespace_id AND b.task_id = t.id
-LEFT JOIN pulse_attempts a ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
+LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
+LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
+LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
 WHERE t.namespace_id = ? AND t.id = ?
 `
 
@@ -1144,11 +1145,11 @@ SELECT t.id, t.queue_id, t.type, t.payload_version, t.priority, t.rank_us, t.run
   t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
   a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
-FROM pulse_tasks t
-LEFT JOIN pulse_ready r ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
-LEFT JOIN pulse_scheduled s ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
-LEFT JOIN pulse_blocked b ON b.namespace_id = t.namespace_id AND b.task_id = t.id
-LEFT JOIN pulse_attempts a ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
+LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
+LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
+LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
 WHERE t.namespace_id = ? AND t.id IN (/*SLICE:ids*/?)
 ORDER BY t.id DESC
 `
