@@ -86,10 +86,10 @@ const (
 )
 
 var advice = map[uint16]string{
-	erDatabaseAccessDenied: "the account has no rights on this schema: GRANT ALL ON the schema to the migrating account",
+	erDatabaseAccessDenied: "the account has no rights on this schema, or there is no such schema",
 	erAccessDenied:         "the server refuses this user or password",
 	erUnknownDatabase:      "make the schema first: CREATE DATABASE … CHARACTER SET utf8mb4 COLLATE utf8mb4_0900_bin",
-	erTableAccessDenied:    "the migrating account needs CREATE, ALTER, DROP, INDEX, REFERENCES, TRIGGER, SELECT, INSERT and UPDATE on the schema",
+	erTableAccessDenied:    "the migrating account needs SELECT, INSERT, UPDATE, DELETE, CREATE, ALTER, INDEX, REFERENCES and TRIGGER on the schema",
 	erLockWaitTimeout:      "a long transaction holds the table; end it (performance_schema.metadata_locks shows who) and run `orbit migrate up` again",
 	erSpecificAccessDenied: "the migrating account lacks the privilege that the message names",
 	erReadOnly:             "the server is read-only: point the DSN at the primary",

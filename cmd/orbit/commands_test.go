@@ -1,7 +1,9 @@
 package main
 
 import (
+	"cmp"
 	"encoding/json"
+	"os"
 	"strings"
 	"syscall"
 	"testing"
@@ -9,6 +11,7 @@ import (
 
 	"github.com/orbit-run/orbit/integration/harness"
 	"github.com/orbit-run/orbit/schema"
+	"github.com/orbit-run/orbit/sdk/go/api"
 )
 
 func TestMigrateUpAndStatus(t *testing.T) {
@@ -208,6 +211,9 @@ func TestTasksFromTheCommandLine(t *testing.T) {
 		t.Errorf("retry of a failed task:\n%s", got.out)
 	}
 	for _, bad := range [][]string{
+		{"task", "resolve", first.TaskID, "retry", "-r", "x", "--if-match", `"9-9-9"`}, // not in review
+		{"task", "resolve", first.TaskID, "juggle", "-r", "x", "--if-match", `"1-0-0"`},
+		{"task", "resolve", first.TaskID, "retry", "-r", "x"},
 		{"task", "submit", "-q", "q", "-t", "t", "-p", "{"},
 		{"task", "submit", "-q", "q", "-t", "t", "-p", "@/nowhere"},
 		{"task", "submit", "-q", "q"},
@@ -224,6 +230,8 @@ func TestTasksFromTheCommandLine(t *testing.T) {
 
 func TestDev(t *testing.T) {
 	d := harness.Empty(t)
+	made := `SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE 'orbit\_dev\_%'`
+	before := rowCount(t, d.DB, made)
 	p := launch(t, "dev", "--dsn", d.DSN, "--address", "127.0.0.1:0", "--queue", "try")
 	url, _, _ := strings.Cut(strings.TrimPrefix(p.line("Orbit runs at "), "Orbit runs at "), ";")
 	export := strings.Fields(p.line("export ORBIT_SERVER="))
@@ -231,9 +239,8 @@ func TestDev(t *testing.T) {
 	t.Setenv("ORBIT_KEY", strings.TrimPrefix(export[len(export)-1], "ORBIT_KEY="))
 	p.line("orbit queue depth try")
 	program("task", "submit", "-q", "try", "-t", "hello").want(t, 0)
-	made := `SELECT COUNT(*) FROM information_schema.SCHEMATA WHERE SCHEMA_NAME LIKE 'orbit\_dev\_%'`
-	if n := rowCount(t, d.DB, made); n == 0 {
-		t.Error("there is no database of its own")
+	if n := rowCount(t, d.DB, made); n != before+1 {
+		t.Errorf("%d databases of its own", n-before)
 	}
 	if n := rowCount(t, d.DB, `SELECT COUNT(*) FROM information_schema.TABLES WHERE TABLE_SCHEMA = DATABASE()`); n != 0 {
 		t.Errorf("%d tables were made in the given database", n)
@@ -242,7 +249,77 @@ func TestDev(t *testing.T) {
 	if code := p.wait(); code != 0 {
 		t.Errorf("exit code %d", code)
 	}
-	if n := rowCount(t, d.DB, made); n != 0 {
-		t.Errorf("%d databases are left", n)
+	if n := rowCount(t, d.DB, made); n != before {
+		t.Errorf("%d databases are left", n-before)
+	}
+}
+
+func TestATaskInReviewIsResolvedFromTheCommandLine(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	t.Setenv("ORBIT_SERVER", o.URL())
+	t.Setenv("ORBIT_KEY", o.Key)
+	o.CreateQueue("q", map[string]any{"unknown_outcome": "review"})
+	var task receiptView
+	program("task", "submit", "-q", "q", "-t", "t", "-o", "json").json(t, &task)
+	loseAttempt(t, o)
+
+	var seen struct{ Task struct{ State, Etag string } }
+	program("task", "get", task.TaskID, "-o", "json").json(t, &seen)
+	if seen.Task.State != "review" {
+		t.Fatalf("the task is %s", seen.Task.State)
+	}
+	if got := program("task", "resolve", task.TaskID, "fail", "-r", "looked", "--if-match", seen.Task.Etag).want(t, 0); !strings.Contains(got.out, "failed") {
+		t.Errorf("got:\n%s", got.out)
+	}
+}
+
+// loseAttempt has a worker start the one task of queue q and never be heard of again.
+func loseAttempt(t *testing.T, o *harness.Orbit) {
+	t.Helper()
+	c := o.Client()
+	session, err := c.API.OpenWorkerSession(t.Context(), &api.OpenWorkerSessionRequest{
+		WorkerName: "w", InstanceID: strings.Repeat("a", 32), Queues: []string{"q"}, Types: []string{"t"}, Slots: 1,
+	}, api.OpenWorkerSessionParams{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	claim, err := c.API.ClaimTasks(t.Context(), &api.ClaimTasksRequest{InstanceID: session.InstanceID, Epoch: session.Epoch, ClaimSeq: 1, Max: 1}, api.ClaimTasksParams{})
+	if err != nil || len(claim.Offers) != 1 {
+		t.Fatalf("%v: %+v", err, claim)
+	}
+	started, err := c.API.StartAttempts(t.Context(), &api.StartAttemptsRequest{
+		InstanceID: session.InstanceID, Epoch: session.Epoch,
+		Items: []api.StartItem{{AttemptID: claim.Offers[0].AttemptID, Token: claim.Offers[0].Token}},
+	}, api.StartAttemptsParams{})
+	if err != nil || started.Items[0].Status != 200 {
+		t.Fatalf("%v: %+v", err, started)
+	}
+	o.StayFresh(time.Minute)
+	o.Pass("recover_leases")
+}
+
+func TestDevInAContainerOfItsOwn(t *testing.T) {
+	if os.Getenv("ORBIT_TEST_DSN") != "" {
+		t.Skip("the tests were given a server: there may be no Docker here")
+	}
+	image := cmp.Or(os.Getenv("ORBIT_TEST_MYSQL_IMAGE"), officialImage)
+	p := launch(t, "dev", "--mysql-image", image, "--address", "127.0.0.1:0")
+	line := p.line("in container ")
+	_, name, _ := strings.Cut(line, "in container ")
+	name, _, _ = strings.Cut(name, ".")
+	p.line("orbit queue depth default")
+	exists := func() bool {
+		_, err := docker(t.Context(), nil, "container", "inspect", name)
+		return err == nil
+	}
+	if !exists() {
+		t.Errorf("there is no container %q, as %q says", name, line)
+	}
+	p.signal(syscall.SIGINT)
+	if code := p.wait(); code != 0 {
+		t.Errorf("exit code %d", code)
+	}
+	if exists() {
+		t.Errorf("container %s is left", name)
 	}
 }

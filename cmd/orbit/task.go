@@ -10,11 +10,12 @@ import (
 )
 
 type taskCommand struct {
-	Submit taskSubmitCommand `cmd:"" help:"Have a task accepted."`
-	Get    taskGetCommand    `cmd:"" help:"Show a task with its payload, result and attempts."`
-	List   taskListCommand   `cmd:"" help:"List tasks, newest first."`
-	Cancel taskCancelCommand `cmd:"" help:"Cancel a task; a running one is asked to stop."`
-	Retry  taskRetryCommand  `cmd:"" help:"Give a failed task a new budget of attempts."`
+	Submit  taskSubmitCommand  `cmd:"" help:"Have a task accepted."`
+	Get     taskGetCommand     `cmd:"" help:"Show a task with its payload, result and attempts."`
+	List    taskListCommand    `cmd:"" help:"List tasks, newest first."`
+	Cancel  taskCancelCommand  `cmd:"" help:"Cancel a task; a running one is asked to stop."`
+	Retry   taskRetryCommand   `cmd:"" help:"Give a failed task a new budget of attempts."`
+	Resolve taskResolveCommand `cmd:"" help:"Decide about a task in review."`
 }
 
 type taskSubmitCommand struct {
@@ -127,6 +128,7 @@ func taskRows(t *api.Task) [][]string {
 		{"created", instant(t.CreatedAt)},
 		{"finished", instant(t.FinishedAt.Value)},
 		{"failure", failure(t.Failure)},
+		{"etag", t.Etag},
 		{"payload", string(t.Payload)},
 	}
 	if t.State == api.TaskStateSucceeded {
@@ -179,7 +181,7 @@ type itemsView[T any] struct {
 
 // etagged is for commands that change a task only as it was seen.
 type etagged struct {
-	IfMatch string `placeholder:"ETAG" help:"Only if the task is still as this etag says; see the etag of task get -o json."`
+	IfMatch string `placeholder:"ETAG" help:"Only if the task is still as this etag says; see task get."`
 }
 
 func (e etagged) header() api.OptString {
@@ -236,6 +238,32 @@ func (c *taskRetryCommand) Run(ctx commandContext, p *printer) error {
 	}
 	task, err := call(ctx, p, c.idempotent, func(ctx context.Context, key api.OptString) (*api.TaskSummaryHeaders, error) {
 		return remote.API.RetryTask(ctx, api.NewOptRetryTaskRequest(request), api.RetryTaskParams{TaskID: c.Task, IdempotencyKey: key, IfMatch: c.header()})
+	})
+	if err != nil {
+		return err
+	}
+	return p.changedTask(&task.Response)
+}
+
+// taskResolveCommand decides as a person who has looked: --if-match is the etag of what was seen.
+type taskResolveCommand struct {
+	remoteSettings
+	idempotent
+	Task       string `arg:"" help:"Id of the task."`
+	Resolution string `arg:"" enum:"accept_evidence,retry,fail,cancel" help:"accept_evidence (what a late worker reported counts), retry, fail or cancel."`
+	IfMatch    string `required:"" placeholder:"ETAG" help:"The etag of the task as you saw it; see task get."`
+	Reason     string `required:"" short:"r" help:"Why; kept in the audit."`
+	Evidence   string `placeholder:"ID" help:"Which evidence, for accept_evidence."`
+}
+
+func (c *taskResolveCommand) Run(ctx commandContext, p *printer) error {
+	remote, err := c.client()
+	if err != nil {
+		return err
+	}
+	request := &api.ResolveTaskRequest{Resolution: api.Resolution(c.Resolution), Reason: c.Reason, EvidenceID: optional(c.Evidence)}
+	task, err := call(ctx, p, c.idempotent, func(ctx context.Context, key api.OptString) (*api.TaskSummaryHeaders, error) {
+		return remote.API.ResolveTask(ctx, request, api.ResolveTaskParams{TaskID: c.Task, IdempotencyKey: key, IfMatch: api.NewOptString(c.IfMatch)})
 	})
 	if err != nil {
 		return err
