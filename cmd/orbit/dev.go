@@ -44,7 +44,7 @@ func (c *devCommand) Run(ctx commandContext, p *printer) (err error) {
 		return err
 	}
 	if c.Keep {
-		defer p.hint("The database stays: %s", redact("dsn", database.dsn))
+		defer p.hint("The database stays: %s", database.shown)
 	} else {
 		defer func() { err = errors.Join(err, database.remove()) }()
 	}
@@ -139,6 +139,7 @@ func freeAddress(address string) string {
 // devDatabase is a schema that only this process uses.
 type devDatabase struct {
 	dsn     string
+	shown   string // with its password only where this process made that
 	version string
 	where   string
 	remove  func() error
@@ -156,7 +157,7 @@ func (c *devCommand) database(ctx context.Context, p *printer) (_ *devDatabase, 
 		if err != nil {
 			return nil, err
 		}
-		d.where, d.remove = "database "+name+" on the given server", drop
+		d.where, d.shown, d.remove = "database "+name+" on the given server", redact("dsn", d.dsn), drop
 		return d, nil
 	}
 	image, err := c.image(ctx)
@@ -170,7 +171,7 @@ func (c *devCommand) database(ctx context.Context, p *printer) (_ *devDatabase, 
 	if err == nil {
 		var d *devDatabase
 		if d, _, err = makeDatabase(ctx, dsn, name); err == nil {
-			d.where, d.remove = "in container "+container, remove
+			d.where, d.shown, d.remove = "in container "+container, d.dsn, remove
 			return d, nil
 		}
 	}
