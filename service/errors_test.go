@@ -5,6 +5,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -144,5 +145,17 @@ func TestManyFaultsAreBounded(t *testing.T) {
 	}
 	if f := describe(in.Validate()); len(f.Errors) != maxFields {
 		t.Errorf("%d faults are told, want %d", len(f.Errors), maxFields)
+	}
+}
+
+func TestEachProblemPageIsHeadedByItsTitle(t *testing.T) {
+	for _, code := range fault.Codes() {
+		page, err := os.ReadFile("../docs/problems/" + string(code) + ".md")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if want := "# " + titles[code] + "\n"; !strings.HasPrefix(string(page), want) {
+			t.Errorf("the page of %s does not begin with %q", code, want)
+		}
 	}
 }

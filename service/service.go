@@ -19,6 +19,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/finding"
 	"github.com/orbit-run/orbit/service/platform"
@@ -104,7 +105,9 @@ func New(o Options) (*Service, error) {
 		Replica: platform.Replica{ID: o.ReplicaID, Host: o.Host, Version: o.Version, Grace: o.ReplicaGrace},
 	})
 	s.pulse = pulse.New(pulse.Service{
-		Platform: s.platform, Lane: lane, Batch: batches, Log: o.Logger, Fresh: s.platform.FreshFor, Problem: s.problem,
+		Platform: s.platform, Lane: lane, Batch: batches, Log: o.Logger, Fresh: func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error) {
+			return s.platform.FreshFor(ctx, conn, now)
+		}, Problem: s.problem,
 	})
 	s.wire()
 	var err error

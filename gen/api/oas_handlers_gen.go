@@ -4435,8 +4435,8 @@ func (s *Server) handleListTasksRequest(args [0]string, argsEscaped bool, w http
 
 // handleListWorkersRequest handles listWorkers operation.
 //
-// The incarnations of the workers of the namespace, newest first, ended ones included until retention
-// removes them. Needs `tasks:read`.
+// The incarnations of the workers of the namespace, in falling order of their client-made ids, ended
+// ones included until retention removes them. Needs `tasks:read`.
 //
 // Errors: `cursor_invalid`.
 //

@@ -7715,7 +7715,7 @@ func (s *Worker) SetLiveAttempts(val BoundedCount) {
 // A page of worker instances.
 // Ref: #/components/schemas/WorkerList
 type WorkerList struct {
-	// The instances, newest first.
+	// The instances, in falling order of their ids.
 	Items []Worker `json:"items"`
 	// Where the next page begins; absent exactly at the end.
 	NextCursor OptString `json:"next_cursor"`

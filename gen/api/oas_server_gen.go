@@ -231,8 +231,8 @@ type Handler interface {
 	ListTasks(ctx context.Context, params ListTasksParams) (*TaskList, error)
 	// ListWorkers implements listWorkers operation.
 	//
-	// The incarnations of the workers of the namespace, newest first, ended ones included until retention
-	// removes them. Needs `tasks:read`.
+	// The incarnations of the workers of the namespace, in falling order of their client-made ids, ended
+	// ones included until retention removes them. Needs `tasks:read`.
 	//
 	// Errors: `cursor_invalid`.
 	//

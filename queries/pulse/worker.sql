@@ -59,7 +59,7 @@ UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, h
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
 
 -- name: ListInstances :many
--- Walks the primary key, newest first.
+-- Walks the primary key in falling order: ids are the clients', and say nothing of time.
 SELECT i.*, s.worker_name FROM pulse_worker_instances i
 JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
 WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id < sqlc.arg(before_id)

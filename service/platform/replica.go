@@ -33,10 +33,10 @@ func (s *Service) RenewReplica(ctx context.Context) (int, error) {
 	return 0, err
 }
 
-// FreshFor tells for how long, up to its last renewal, this replica has been alive without a gap on the server that answers now; 0 if
-// it is not alive at now, an instant of the database's clock. It reads the durable row: what a replica remembers of itself proves nothing.
-func (s *Service) FreshFor(ctx context.Context, now time.Time) (time.Duration, error) {
-	row, err := platformdb.New(s.Batch.DB).HostFreshReplica(ctx, s.Replica.ID)
+// FreshFor tells for how long, up to its last renewal, this replica has been alive without a gap on the server that conn is connected to; 0 if
+// it is not alive at now, an instant of that server's clock. It reads the durable row: what a replica remembers of itself proves nothing.
+func (s *Service) FreshFor(ctx context.Context, conn platformdb.DBTX, now time.Time) (time.Duration, error) {
+	row, err := platformdb.New(conn).HostFreshReplica(ctx, s.Replica.ID)
 	if errors.Is(err, sql.ErrNoRows) {
 		return 0, nil
 	}

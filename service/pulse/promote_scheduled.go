@@ -51,26 +51,33 @@ func (s *Service) PromoteScheduled(ctx context.Context) (int, error) {
 
 // UnblockGates makes tasks ready whose gate is open again. Should it close at that moment, their start is refused again.
 func (s *Service) UnblockGates(ctx context.Context) (int, error) {
-	blockers, err := pulsedb.New(s.Batch.DB).DueBlockers(ctx, passRows)
-	if err != nil {
+	moved := 0
+	page := pulsedb.DueBlockersParams{Limit: passRows}
+	for {
+		blockers, err := pulsedb.New(s.Batch.DB).DueBlockers(ctx, page)
+		if err != nil {
+			return moved, err
+		}
+		for _, b := range blockers {
+			n, err := s.unblockIfOpen(ctx, b)
+			moved += n
+			if err != nil {
+				return moved, err
+			}
+			page.NamespaceID, page.BlockerKind, page.BlockerID = b.NamespaceID, b.BlockerKind, b.BlockerID
+		}
+		if len(blockers) < passRows {
+			return moved, nil
+		}
+	}
+}
+
+func (s *Service) unblockIfOpen(ctx context.Context, b pulsedb.DueBlockersRow) (int, error) {
+	open, err := s.gateIsOpen(ctx, b)
+	if err != nil || !open {
 		return 0, err
 	}
-	moved := 0
-	for _, b := range blockers {
-		open, err := s.gateIsOpen(ctx, b)
-		if err != nil {
-			return moved, err
-		}
-		if !open {
-			continue
-		}
-		n, err := s.unblock(ctx, b)
-		moved += n
-		if err != nil {
-			return moved, err
-		}
-	}
-	return moved, nil
+	return s.unblock(ctx, b)
 }
 
 func (s *Service) gateIsOpen(ctx context.Context, b pulsedb.DueBlockersRow) (bool, error) {

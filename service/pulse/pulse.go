@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/platform"
 )
@@ -26,8 +27,8 @@ type Service struct {
 	Log   *slog.Logger
 	// Problem renders a refusal of one item of a batch.
 	Problem func(ctx context.Context, err error) api.Problem
-	// Fresh tells for how long this replica has been alive without a gap on one database server, as its durable row says.
-	Fresh func(ctx context.Context, now time.Time) (time.Duration, error)
+	// Fresh tells for how long this replica has been alive without a gap on the database server of conn, as its durable row says.
+	Fresh func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error)
 
 	waiters *waiters
 }

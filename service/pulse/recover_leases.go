@@ -21,7 +21,7 @@ func (s *Service) RecoverLeases(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	fresh, err := s.Fresh(ctx, now)
+	fresh, err := s.Fresh(ctx, s.Batch.DB, now)
 	if err != nil {
 		return 0, err
 	}
@@ -35,8 +35,8 @@ func (s *Service) RecoverLeases(ctx context.Context) (int, error) {
 		for i, r := range group {
 			ids[i] = r.ID
 		}
-		n, err := s.endLive(ctx, "recoverLeases", group[0].NamespaceID, ids, func(e ending, now time.Time) (ending, bool) {
-			if e.attempt.LeaseUntil.After(now) {
+		n, err := s.endLive(ctx, "recoverLeases", group[0].NamespaceID, ids, func(e ending, now time.Time, fresh time.Duration) (ending, bool) {
+			if e.attempt.LeaseUntil.After(now) || time.Duration(e.attempt.LeaseMs)*time.Millisecond > fresh {
 				return e, false
 			}
 			if e.attempt.State == orbit.AttemptOffered {
@@ -54,7 +54,7 @@ func (s *Service) RecoverLeases(ctx context.Context) (int, error) {
 
 // endLive ends live attempts of a namespace as decide says, in one transaction. Attempts that are held elsewhere, or over, or that decide
 // leaves alone, are skipped: the next pass sees them again.
-func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide func(e ending, now time.Time) (ending, bool)) (int, error) {
+func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide func(e ending, now time.Time, fresh time.Duration) (ending, bool)) (int, error) {
 	moved := 0
 	err := s.Batch.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
 		moved = 0
@@ -73,9 +73,13 @@ func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orb
 		if err != nil {
 			return err
 		}
+		fresh, err := s.Fresh(ctx, tx, tx.Now) // of the server that this very transaction is on
+		if err != nil {
+			return err
+		}
 		var decided []ending
 		for _, a := range live {
-			if e, ok := decide(endings[a.ID], tx.Now); ok {
+			if e, ok := decide(endings[a.ID], tx.Now, fresh); ok {
 				decided = append(decided, e)
 			}
 		}
@@ -109,7 +113,7 @@ func (s *Service) SweepInstances(ctx context.Context) (int, error) {
 			}
 			continue
 		}
-		n, err := s.endLive(ctx, "sweepInstances", i.NamespaceID, ids, func(e ending, _ time.Time) (ending, bool) {
+		n, err := s.endLive(ctx, "sweepInstances", i.NamespaceID, ids, func(e ending, _ time.Time, _ time.Duration) (ending, bool) {
 			if e.attempt.State == orbit.AttemptOffered {
 				return decideUnstarted(e, orbit.AttemptReleased, codeSuperseded, true), true
 			}

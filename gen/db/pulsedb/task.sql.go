@@ -14,7 +14,7 @@ import (
 )
 
 const DeleteBlocked = `-- name: DeleteBlocked :execrows
-DELETE FROM pulse_blocked WHERE namespace_id = ? AND task_id IN (/*SLICE:task_ids*/?)
+DELETE /*+ INDEX(pulse_blocked uq_pulse_blocked_task) */ FROM pulse_blocked WHERE namespace_id = ? AND task_id IN (/*SLICE:task_ids*/?)
 `
 
 type DeleteBlockedParams struct {
@@ -22,6 +22,7 @@ type DeleteBlockedParams struct {
 	TaskIds     []orbit.ID
 }
 
+// By the unique task; hinted as TakeBlocked is.
 func (q *Queries) DeleteBlocked(ctx context.Context, arg DeleteBlockedParams) (int64, error) {
 	query := DeleteBlocked
 	var queryParams []interface{}
@@ -89,8 +90,18 @@ func (q *Queries) DropDeadline(ctx context.Context, arg DropDeadlineParams) (int
 }
 
 const DueBlockers = `-- name: DueBlockers :many
-SELECT DISTINCT namespace_id, blocker_kind, blocker_id FROM pulse_blocked LIMIT ?
+SELECT DISTINCT namespace_id, blocker_kind, blocker_id FROM pulse_blocked
+WHERE namespace_id >= ? AND (namespace_id > ? OR blocker_kind > ?
+  OR (blocker_kind = ? AND blocker_id > ?))
+ORDER BY namespace_id, blocker_kind, blocker_id LIMIT ?
 `
+
+type DueBlockersParams struct {
+	NamespaceID orbit.ID
+	BlockerKind string
+	BlockerID   string
+	Limit       int32
+}
 
 type DueBlockersRow struct {
 	NamespaceID orbit.ID
@@ -98,9 +109,16 @@ type DueBlockersRow struct {
 	BlockerID   string
 }
 
-// The blockers that hold something; few, whatever the number of tasks behind them.
-func (q *Queries) DueBlockers(ctx context.Context, limit int32) ([]DueBlockersRow, error) {
-	rows, err := q.db.QueryContext(ctx, DueBlockers, limit)
+// The blockers that hold something, after one; a loose walk of the primary key: few, whatever the number of tasks behind them.
+func (q *Queries) DueBlockers(ctx context.Context, arg DueBlockersParams) ([]DueBlockersRow, error) {
+	rows, err := q.db.QueryContext(ctx, DueBlockers,
+		arg.NamespaceID,
+		arg.NamespaceID,
+		arg.BlockerKind,
+		arg.BlockerKind,
+		arg.BlockerID,
+		arg.Limit,
+	)
 	if err != nil {
 		return nil, err
 	}
@@ -999,7 +1017,7 @@ func (q *Queries) RequeueTask(ctx context.Context, arg RequeueTaskParams) (int64
 }
 
 const TakeBlocked = `-- name: TakeBlocked :execrows
-DELETE FROM pulse_blocked WHERE namespace_id = ? AND task_id = ?
+DELETE /*+ INDEX(pulse_blocked uq_pulse_blocked_task) */ FROM pulse_blocked WHERE namespace_id = ? AND task_id = ?
 `
 
 type TakeBlockedParams struct {
@@ -1007,7 +1025,7 @@ type TakeBlockedParams struct {
 	TaskID      orbit.ID
 }
 
-// The licence to move a blocked task.
+// The licence to move a blocked task. Without the hint a small table is scanned, and whatever is held in it waited for.
 func (q *Queries) TakeBlocked(ctx context.Context, arg TakeBlockedParams) (int64, error) {
 	result, err := q.db.ExecContext(ctx, TakeBlocked, arg.NamespaceID, arg.TaskID)
 	if err != nil {

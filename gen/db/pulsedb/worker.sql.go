@@ -460,7 +460,7 @@ type ListInstancesRow struct {
 	WorkerName  string
 }
 
-// Walks the primary key, newest first.
+// Walks the primary key in falling order: ids are the clients', and say nothing of time.
 func (q *Queries) ListInstances(ctx context.Context, arg ListInstancesParams) ([]ListInstancesRow, error) {
 	rows, err := q.db.QueryContext(ctx, ListInstances, arg.NamespaceID, arg.BeforeID, arg.Limit)
 	if err != nil {

@@ -309,8 +309,8 @@ type Invoker interface {
 	ListTasks(ctx context.Context, params ListTasksParams, options ...RequestOption) (*TaskList, error)
 	// ListWorkers invokes listWorkers operation.
 	//
-	// The incarnations of the workers of the namespace, newest first, ended ones included until retention
-	// removes them. Needs `tasks:read`.
+	// The incarnations of the workers of the namespace, in falling order of their client-made ids, ended
+	// ones included until retention removes them. Needs `tasks:read`.
 	//
 	// Errors: `cursor_invalid`.
 	//
@@ -5631,8 +5631,8 @@ func (c *Client) sendListTasks(ctx context.Context, params ListTasksParams, requ
 
 // ListWorkers invokes listWorkers operation.
 //
-// The incarnations of the workers of the namespace, newest first, ended ones included until retention
-// removes them. Needs `tasks:read`.
+// The incarnations of the workers of the namespace, in falling order of their client-made ids, ended
+// ones included until retention removes them. Needs `tasks:read`.
 //
 // Errors: `cursor_invalid`.
 //
