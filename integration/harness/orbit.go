@@ -21,14 +21,13 @@ import (
 	"github.com/orbit-run/orbit/schema"
 	"github.com/orbit-run/orbit/sdk/go/client"
 	"github.com/orbit-run/orbit/service"
-	"github.com/orbit-run/orbit/service/platform"
 )
 
 // Orbit is a running service on a database of its own, with one tenant and its first credential. Its loops do not run: a test calls a
 // pass by name. When the test ends, everything must verify.
 type Orbit struct {
 	*Database
-	Namespace platform.Namespace
+	Namespace service.Namespace
 	Key       string // of the first credential, which is granted everything
 	replicas  []*Replica
 	offset    atomic.Int64
@@ -163,7 +162,7 @@ func (o *Orbit) StayFresh(d time.Duration, replica ...int) {
 }
 
 // Tenant makes another namespace with a credential that is granted everything in it.
-func (o *Orbit) Tenant(name string) (platform.Namespace, string) {
+func (o *Orbit) Tenant(name string) (service.Namespace, string) {
 	o.t.Helper()
 	host := o.replicas[0].Service.Host("test@host")
 	_, err := host.CreateApplication(o.t.Context(), "app-"+name)
@@ -174,14 +173,14 @@ func (o *Orbit) Tenant(name string) (platform.Namespace, string) {
 	if err != nil {
 		o.t.Fatal(err)
 	}
-	return ns, o.Credential(ns, []string{platform.ActionAll}, []string{"*"})
+	return ns, o.Credential(ns, []string{"*"}, []string{"*"})
 }
 
 // Credential makes a credential with a new actor and answers its key.
-func (o *Orbit) Credential(ns platform.Namespace, actions, queues []string) string {
+func (o *Orbit) Credential(ns service.Namespace, actions, queues []string) string {
 	o.t.Helper()
 	host := o.replicas[0].Service.Host("test@host")
-	issued, err := host.CreateCredential(o.t.Context(), ns.ID, platform.NewCredential{Name: "test", Actions: actions, Queues: queues})
+	issued, err := host.CreateCredential(o.t.Context(), ns.ID, service.NewCredential{Name: "test", Actions: actions, Queues: queues})
 	if err != nil {
 		o.t.Fatal(err)
 	}
