@@ -136,6 +136,12 @@ ORDER BY t.id DESC;
 SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled
 WHERE due_at <= sqlc.arg(now_at) ORDER BY due_at LIMIT ?;
 
+-- name: LockScheduled :many
+-- Walks the primary key over a span of due times; rows that are held elsewhere are skipped.
+SELECT due_at, task_id, queue_id, priority, rank_us FROM pulse_scheduled FORCE INDEX (PRIMARY)
+WHERE due_at >= sqlc.arg(from_at) AND due_at <= sqlc.arg(to_at) AND namespace_id = sqlc.arg(namespace_id) AND task_id IN (sqlc.slice(task_ids))
+FOR UPDATE SKIP LOCKED;
+
 -- name: DueDeadlines :many
 -- Walks the primary key, which leads with the deadline.
 SELECT namespace_id, task_id, deadline_at FROM pulse_deadlines

@@ -24,29 +24,42 @@ func (s *Service) PromoteScheduled(ctx context.Context) (int, error) {
 	}
 	moved := 0
 	for _, group := range perNamespace(due, func(r pulsedb.DueScheduledRow) orbit.ID { return r.NamespaceID }) {
-		ns := group[0].NamespaceID
-		taken := 0
-		err := s.Batch.Run(ctx, "promoteScheduled", func(ctx context.Context, tx *dbtx.Tx) error {
-			q := pulsedb.New(tx)
-			var rows []workingRow
-			for _, r := range group {
-				n, err := q.TakeScheduled(ctx, pulsedb.TakeScheduledParams{DueAt: r.DueAt, NamespaceID: ns, TaskID: r.TaskID})
-				if err != nil {
-					return err
-				}
-				if n == 1 {
-					rows = append(rows, workingRow{taskID: r.TaskID, queueID: r.QueueID, priority: r.Priority, rankUs: r.RankUs, runAt: tx.Now})
-				}
-			}
-			taken = len(rows)
-			return s.insertWorkingRows(ctx, tx, ns, rows)
-		})
+		n, err := s.promote(ctx, group)
+		moved += n
 		if err != nil {
 			return moved, err
 		}
-		moved += taken
 	}
 	return moved, nil
+}
+
+// promote makes rows of one namespace ready, in order of their due times. Rows that are held elsewhere are left for the next pass.
+func (s *Service) promote(ctx context.Context, due []pulsedb.DueScheduledRow) (int, error) {
+	ns := due[0].NamespaceID
+	ids := make([]orbit.ID, len(due))
+	for i, r := range due {
+		ids[i] = r.TaskID
+	}
+	moved := 0
+	err := s.Batch.Run(ctx, "promoteScheduled", func(ctx context.Context, tx *dbtx.Tx) error {
+		moved = 0
+		q := pulsedb.New(tx)
+		held, err := q.LockScheduled(ctx, pulsedb.LockScheduledParams{FromAt: due[0].DueAt, ToAt: due[len(due)-1].DueAt, NamespaceID: ns, TaskIds: ids})
+		if err != nil {
+			return err
+		}
+		rows := make([]workingRow, len(held))
+		for i, r := range held {
+			n, err := q.TakeScheduled(ctx, pulsedb.TakeScheduledParams{DueAt: r.DueAt, NamespaceID: ns, TaskID: r.TaskID})
+			if err := dbtx.Swapped(n, err); err != nil {
+				return err
+			}
+			rows[i] = workingRow{taskID: r.TaskID, queueID: r.QueueID, priority: r.Priority, rankUs: r.RankUs, runAt: tx.Now}
+		}
+		moved = len(held)
+		return s.insertWorkingRows(ctx, tx, ns, rows)
+	})
+	return moved, err
 }
 
 // UnblockGates makes tasks ready whose gate is open again. Should it close at that moment, their start is refused again.

@@ -159,7 +159,8 @@ func (s *Service) ExpireDeadlines(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
-	for i, r := range due {
+	moved := 0
+	for _, r := range due {
 		err := s.Batch.Run(ctx, "expireDeadlines", func(ctx context.Context, tx *dbtx.Tx) error {
 			l, err := takeLicence(ctx, pulsedb.New(tx), r.NamespaceID, r.TaskID)
 			if err != nil {
@@ -170,9 +171,14 @@ func (s *Service) ExpireDeadlines(ctx context.Context) (int, error) {
 			}
 			return s.endTask(ctx, tx, r.NamespaceID, system, l, fateFail, codeDeadlineExceeded, "the deadline passed before the task ended")
 		})
-		if err != nil && !errors.Is(err, dbtx.ErrLost) && !errors.Is(err, sql.ErrNoRows) {
-			return i, err
+		switch {
+		case err == nil:
+			moved++
+		case errors.Is(err, dbtx.ErrLost), errors.Is(err, sql.ErrNoRows), dbtx.IsLockWait(err):
+			// Somebody moved it, or holds it: should it still be due, the next pass sees it again.
+		default:
+			return moved, err
 		}
 	}
-	return len(due), nil
+	return moved, nil
 }

@@ -833,6 +833,70 @@ func (q *Queries) LockReady(ctx context.Context, arg LockReadyParams) ([]LockRea
 	return items, nil
 }
 
+const LockScheduled = `-- name: LockScheduled :many
+SELECT due_at, task_id, queue_id, priority, rank_us FROM pulse_scheduled FORCE INDEX (PRIMARY)
+WHERE due_at >= ? AND due_at <= ? AND namespace_id = ? AND task_id IN (/*SLICE:task_ids*/?)
+FOR UPDATE SKIP LOCKED
+`
+
+type LockScheduledParams struct {
+	FromAt      time.Time
+	ToAt        time.Time
+	NamespaceID orbit.ID
+	TaskIds     []orbit.ID
+}
+
+type LockScheduledRow struct {
+	DueAt    time.Time
+	TaskID   orbit.ID
+	QueueID  orbit.ID
+	Priority uint8
+	RankUs   int64
+}
+
+// Walks the primary key over a span of due times; rows that are held elsewhere are skipped.
+func (q *Queries) LockScheduled(ctx context.Context, arg LockScheduledParams) ([]LockScheduledRow, error) {
+	query := LockScheduled
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.FromAt)
+	queryParams = append(queryParams, arg.ToAt)
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.TaskIds) > 0 {
+		for _, v := range arg.TaskIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:task_ids*/?", strings.Repeat(",?", len(arg.TaskIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:task_ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []LockScheduledRow
+	for rows.Next() {
+		var i LockScheduledRow
+		if err := rows.Scan(
+			&i.DueAt,
+			&i.TaskID,
+			&i.QueueID,
+			&i.Priority,
+			&i.RankUs,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const LockTask = `-- name: LockTask :one
 SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, state, revision
 FROM pulse_tasks WHERE namespace_id = ? AND id = ? FOR UPDATE
