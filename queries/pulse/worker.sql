@@ -38,10 +38,17 @@ SELECT * FROM pulse_worker_instances WHERE namespace_id = ? AND id = ?;
 -- name: ShareFence :one
 -- The fence of every worker call: shares the session head, so that no newer incarnation opens, none is closed and no claim is abandoned
 -- before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read.
-SELECT s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, i.queues
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
 FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
 WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id = sqlc.arg(instance_id)
 FOR SHARE OF s;
+
+-- name: ShareFences :many
+-- As ShareFence, for several instances: a head that somebody holds is skipped, so that it stalls only its own worker's call.
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
+FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id IN (sqlc.slice(instance_ids))
+FOR SHARE OF s SKIP LOCKED;
 
 -- name: SupersedeInstance :execrows
 -- live or expired → superseded, and due for the sweep of its attempts.
@@ -53,10 +60,10 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND state IN (
 UPDATE pulse_worker_instances SET state = 'closed', ended_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), sweep_due_at = CAST(sqlc.arg(now_at) AS DATETIME(6))
 WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
 
--- name: BeatInstance :execrows
--- live or expired → live. The session head is shared before: a superseded incarnation never gets here.
+-- name: BeatInstances :execrows
+-- live or expired → live. The session heads are shared before: a superseded incarnation never gets here.
 UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, heartbeat_at = sqlc.arg(now_at)
-WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND epoch = sqlc.arg(epoch) AND state IN ('live', 'expired');
+WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND state IN ('live', 'expired');
 
 -- name: ListInstances :many
 -- Walks the primary key in falling order: ids are the clients', and say nothing of time.

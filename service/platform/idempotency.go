@@ -63,6 +63,14 @@ type Verdict struct {
 	Fault  *fault.Fault
 }
 
+// WhenRunning is what becomes of a key whose first try still runs.
+type WhenRunning bool
+
+const (
+	WaitForKeys WhenRunning = true  // for one key at a time, for the pool's lock wait
+	SkipKeys    WhenRunning = false // nobody waits: ErrHeld
+)
+
 // ErrHeld tells that some key of a batch is in use by a try that still runs: the items go one by one.
 var ErrHeld = errors.New("a key is held by a running try")
 
@@ -85,9 +93,9 @@ func CheckKey(key string) *fault.Fault {
 // ReserveKeys judges tries of one scope, with distinct keys, as the first write of a transaction.
 //
 // A key that nobody used becomes this transaction's. A key that was used answers its reply if the content is the same, and a
-// refusal if it is other content, void or expired. A single try waits for a running try of its key for the pool's lock wait time-out
-// and then answers idempotency_in_progress; among several tries nobody waits: ErrHeld sends them to the single lane.
-func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try) ([]Verdict, error) {
+// refusal if it is other content, void or expired. With WaitForKeys a try waits for a running try of its key for the pool's lock wait time-out
+// and then answers idempotency_in_progress; with SkipKeys nobody waits: ErrHeld sends the tries to the single lane.
+func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, running WhenRunning) ([]Verdict, error) {
 	q := platformdb.New(tx)
 	known, err := s.listKeys(ctx, q, scope, tries)
 	if err != nil {
@@ -101,7 +109,7 @@ func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tri
 		}
 	}
 	if len(fresh) > 0 {
-		if err := s.reserve(ctx, tx, scope, fresh); err != nil {
+		if err := s.reserve(ctx, tx, scope, fresh, running); err != nil {
 			return nil, err
 		}
 		if known, err = s.listKeys(ctx, q, scope, tries); err != nil {
@@ -127,9 +135,9 @@ func (s *Service) listKeys(ctx context.Context, q *platformdb.Queries, scope Sco
 	return known, nil
 }
 
-func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh []Try) error {
+func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh []Try, running WhenRunning) error {
 	slices.SortFunc(fresh, func(a, b Try) int { return cmp.Compare(a.Key, b.Key) })
-	if len(fresh) > 1 {
+	if running == SkipKeys {
 		keys := make([]string, len(fresh))
 		for i, t := range fresh {
 			keys[i] = t.Key
@@ -149,7 +157,7 @@ func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh [
 	}
 	err := batch.Insert(ctx, tx, platformdb.ReserveKey, rows)
 	if dbtx.IsLockWait(err) {
-		if len(fresh) > 1 {
+		if running == SkipKeys {
 			return ErrHeld
 		}
 		return inProgress()
@@ -237,7 +245,7 @@ func (s *Service) Once(ctx context.Context, scope Scope, try Try, act func(ctx c
 	var reply Reply
 	err := s.Lane.Run(ctx, scope.Operation, func(ctx context.Context, tx *dbtx.Tx) error {
 		tries := []Try{try}
-		verdicts, err := s.ReserveKeys(ctx, tx, scope, tries)
+		verdicts, err := s.ReserveKeys(ctx, tx, scope, tries, WaitForKeys)
 		switch {
 		case err != nil:
 			return err

@@ -15,6 +15,7 @@ import (
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/batch"
+	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
@@ -36,13 +37,12 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	queues, err := s.claimQueues(ctx, c, req.Queues)
-	if err != nil {
+	c := &claimCall{workerCall: workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}, seq: req.ClaimSeq, limit: req.Max}
+	if c.queues, err = s.claimQueues(ctx, c, req.Queues); err != nil {
 		return nil, err
 	}
-	waited := make([]queueKey, len(queues))
-	for i, id := range queues {
+	waited := make([]queueKey, len(c.queues))
+	for i, id := range c.queues {
 		waited[i] = queueKey{caller.NamespaceID, id}
 	}
 	wake, leave := s.waiters.wait(waited)
@@ -50,13 +50,41 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	end := time.NewTimer(time.Duration(req.WaitMs.Or(0)) * time.Millisecond)
 	defer end.Stop()
 	for {
-		offers, err := s.claim(ctx, c, req.ClaimSeq, queues, req.Max)
-		if err != nil || len(offers) > 0 || req.WaitMs.Or(0) == 0 {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
+		s.claim(ctx, c)
+		if c.err != nil || len(c.offers) > 0 || req.WaitMs.Or(0) == 0 {
+			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, c.err
 		}
 		if again, err := s.awaitWork(ctx, wake, end.C); !again {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: offers}, err
+			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, err
 		}
+	}
+}
+
+// claimCall is one look for tasks.
+type claimCall struct {
+	workerCall
+	seq    int64
+	queues []orbit.ID
+	limit  int
+
+	offers []api.Offer
+	size   int // bytes of their payloads
+}
+
+// takes reports whether the call has room for one more offer with a payload of so many bytes.
+func (c *claimCall) takes(bytes int) bool {
+	return len(c.offers) < c.limit && (c.size+bytes <= maxOfferBytes || len(c.offers) == 0)
+}
+
+// claim looks once, together with other claims of the namespace. A claim whose caller is gone is dropped.
+func (s *Service) claim(ctx context.Context, c *claimCall) {
+	ns := c.caller.NamespaceID
+	c.offers = []api.Offer{}
+	s.claims.Do(combine.Call[*claimCall]{NamespaceID: ns, Items: c.limit, Work: c, Gone: func() bool { return ctx.Err() != nil }})
+	if c.again {
+		c.patient = true
+		s.claimTogether(ns, []*claimCall{c})
+		c.patient = false
 	}
 }
 
@@ -86,7 +114,7 @@ func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-cha
 
 // claimQueues resolves the queues of a claim: those it names, or else those its instance was opened with, without any that was
 // no longer granted.
-func (s *Service) claimQueues(ctx context.Context, c call, names []string) ([]orbit.ID, error) {
+func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string) ([]orbit.ID, error) {
 	q := pulsedb.New(s.Batch.DB)
 	if len(names) > 0 {
 		return findQueueIDs(ctx, q, c.caller, names)
@@ -115,50 +143,80 @@ func (s *Service) claimQueues(ctx context.Context, c call, names []string) ([]or
 	}), nil
 }
 
-// claim takes up to limit ready tasks and offers them, in one transaction.
-func (s *Service) claim(ctx context.Context, c call, claimSeq int64, queues []orbit.ID, limit int) ([]api.Offer, error) {
-	var offers []api.Offer
-	err := s.Batch.Run(ctx, "claimTasks", func(ctx context.Context, tx *dbtx.Tx) error {
-		offers = []api.Offer{}
-		q := pulsedb.New(tx)
-		head, superseded, err := fence(ctx, q, c)
-		switch {
-		case err != nil:
-			return err
-		case superseded:
-			return errSuperseded(head)
-		case claimSeq <= head.AbandonedClaim:
-			return fault.New(fault.StateConflict, "claim_seq %d was released; claim with a number above %d", claimSeq, head.AbandonedClaim)
+// claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
+// unknown commit each is told, and releases its claim_seq.
+func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
+	err := s.Batch.Run(context.Background(), "claimTasks", func(ctx context.Context, tx *dbtx.Tx) error {
+		for _, c := range claims {
+			c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0
 		}
-		order, err := s.claimOrder(ctx, q, c.caller.NamespaceID, queues)
-		if err != nil {
-			return err
-		}
-		size := 0
-		for _, queueID := range order {
-			if len(offers) == limit || size >= maxOfferBytes {
-				break
-			}
-			taken, bytes, err := s.claimQueue(ctx, tx, c, head.SessionID, claimSeq, queueID, limit-len(offers), maxOfferBytes-size)
-			if err != nil {
-				return err
-			}
-			offers, size = append(offers, taken...), size+bytes
-		}
-		return nil
+		return s.claimBatch(ctx, tx, ns, claims)
 	})
-	return offers, err
+	if err == nil {
+		return
+	}
+	var unknown *dbtx.UnknownCommit
+	for _, c := range claims {
+		c.err, c.again, c.offers = nil, false, []api.Offer{}
+		if c.patient || errors.As(err, &unknown) {
+			c.err = err
+		} else {
+			c.again = true
+		}
+	}
+}
+
+// claimBatch does the steps in lock order:
+//  1. session heads, shared: what was abandoned, closed or superseded is refused;
+//  2. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
+func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
+	q := pulsedb.New(tx)
+	calls := make([]*workerCall, len(claims))
+	for k, c := range claims {
+		calls[k] = &c.workerCall
+	}
+	if err := fence(ctx, q, ns, calls); err != nil {
+		return err
+	}
+	var open []*claimCall
+	for _, c := range claims {
+		switch {
+		case c.err != nil || c.again:
+		case c.superseded:
+			c.err = errSuperseded(c.head)
+		case c.seq <= c.head.AbandonedClaim:
+			c.err = fault.New(fault.StateConflict, "claim_seq %d was released; claim with a number above %d", c.seq, c.head.AbandonedClaim)
+		default:
+			open = append(open, c)
+		}
+	}
+	order, err := s.claimOrder(ctx, q, ns, open)
+	if err != nil {
+		return err
+	}
+	for _, queueID := range order {
+		if err := s.claimQueue(ctx, tx, ns, queueID, open); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // claimOrder leaves out queues that are paused or empty and sorts the others by their first task; both by an unlocked look.
-func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, queues []orbit.ID) ([]orbit.ID, error) {
+func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) ([]orbit.ID, error) {
+	wanted := map[orbit.ID]bool{}
+	for _, c := range claims {
+		for _, id := range c.queues {
+			wanted[id] = true
+		}
+	}
 	gates, err := peekGates(ctx, q, ns)
 	if err != nil {
 		return nil, err
 	}
 	first := map[orbit.ID]pulsedb.PeekReadyRow{}
 	var order []orbit.ID
-	for _, id := range queues {
+	for id := range wanted {
 		if gates.closedForQueue(id) {
 			continue
 		}
@@ -173,57 +231,85 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 		order = append(order, id)
 	}
 	slices.SortFunc(order, func(a, b orbit.ID) int {
-		return cmp.Or(cmp.Compare(first[a].Priority, first[b].Priority), cmp.Compare(first[a].RankUs, first[b].RankUs))
+		return cmp.Or(cmp.Compare(first[a].Priority, first[b].Priority), cmp.Compare(first[a].RankUs, first[b].RankUs), a.Compare(b))
 	})
 	return order, nil
 }
 
-// claimQueue takes ready rows of one queue and turns them into offers:
+// claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
 //  1. the rows, in claim order, without waiting for rivals;
 //  2. their tasks, read under that licence; one past its deadline is left to the deadline pass;
 //  3. the rows deleted, the attempts inserted with the next generation.
-func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, c call, sessionID orbit.ID, claimSeq int64, queueID orbit.ID, limit, room int) ([]api.Offer, int, error) {
+func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) error {
+	var takers []*claimCall
+	room := 0
+	for _, c := range claims {
+		if slices.Contains(c.queues, queueID) && c.takes(0) {
+			takers = append(takers, c)
+			room += c.limit - len(c.offers)
+		}
+	}
+	if room == 0 {
+		return nil
+	}
 	q := pulsedb.New(tx)
-	ns := c.caller.NamespaceID
-	rows, err := q.LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(limit)})
+	rows, err := q.LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(room)})
 	if err != nil || len(rows) == 0 {
-		return nil, 0, err
+		return err
 	}
 	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: ns, ID: queueID})
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
-	tasks, err := offerable(ctx, tx, q, ns, rows, room)
-	if err != nil || len(tasks) == 0 {
-		return nil, 0, err
+	tasks, err := offerable(ctx, tx, q, ns, rows)
+	if err != nil {
+		return err
 	}
 	var taken []batch.ReadyRow
 	var attempts [][]any
-	var offers []api.Offer
-	size := 0
 	until := tx.Now.Add(time.Duration(queue.OfferTimeoutMs) * time.Millisecond)
+	turn := 0
 	for _, row := range rows {
 		task, ok := tasks[row.TaskID]
 		if !ok {
 			continue
 		}
+		c := nextTaker(takers, &turn, int(task.PayloadBytes))
+		if c == nil {
+			break
+		}
 		id, token := orbit.NewID(tx.Now), orbit.NewToken()
 		taken = append(taken, batch.ReadyRow{Priority: row.Priority, RankUs: row.RankUs, TaskID: row.TaskID})
-		attempts = append(attempts, []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, sessionID, c.epoch, claimSeq, token.Digest(),
+		attempts = append(attempts, []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(),
 			queue.OfferTimeoutMs, until, c.instanceID, queueID, tx.Now})
-		offers = append(offers, offer(queue, row, task, id, token, until))
-		size += len(task.InlinePayload)
+		c.offers = append(c.offers, offer(queue, row, task, id, token, until))
+		c.size += int(task.PayloadBytes)
 		emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, "attempt.offered", facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
+	}
+	if len(taken) == 0 {
+		return nil
 	}
 	n, err := batch.DeleteReady(ctx, tx, ns, queueID, taken)
 	if err := dbtx.SwappedAll(n, err, len(taken)); err != nil {
-		return nil, 0, err
+		return err
 	}
-	return offers, size, batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
+	return batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
 }
 
-// offerable reads the tasks behind ready rows, payloads included, as far as they fit into the room left; at least one does.
-func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, rows []pulsedb.LockReadyRow, room int) (map[orbit.ID]pulsedb.ListTasksToOfferRow, error) {
+// nextTaker is the claim whose turn it is and which has room.
+func nextTaker(takers []*claimCall, turn *int, bytes int) *claimCall {
+	for range takers {
+		c := takers[*turn%len(takers)]
+		*turn++
+		if c.takes(bytes) {
+			return c
+		}
+	}
+	return nil
+}
+
+// offerable reads the tasks behind ready rows, payloads included, as far as one batch's room goes; at least one fits.
+func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, rows []pulsedb.LockReadyRow) (map[orbit.ID]pulsedb.ListTasksToOfferRow, error) {
 	ids := make([]orbit.ID, len(rows))
 	for i, r := range rows {
 		ids[i] = r.TaskID
@@ -238,6 +324,7 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 	}
 	tasks := make(map[orbit.ID]pulsedb.ListTasksToOfferRow, len(found))
 	var large []orbit.ID
+	room := maxOfferBytes
 	for _, r := range rows {
 		t, ok := byID[r.TaskID]
 		if !ok {

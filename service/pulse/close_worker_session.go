@@ -16,7 +16,7 @@ func (s *Service) CloseWorkerSession(ctx context.Context, req *api.CloseWorkerSe
 	if err != nil {
 		return nil, err
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
+	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
 	err = s.Lane.Run(ctx, "closeWorkerSession", func(ctx context.Context, tx *dbtx.Tx) error {
 		q := pulsedb.New(tx)
 		session, err := lockOwnSession(ctx, q, c)

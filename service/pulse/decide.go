@@ -24,6 +24,7 @@ const (
 
 // ending is the verdict on one live attempt.
 type ending struct {
+	actor   orbit.NullID // who caused it; null is the system
 	attempt pulsedb.PulseAttempt
 	task    pulsedb.ListTaskHeadsRow
 	queue   pulsedb.PulseQueue

@@ -29,26 +29,22 @@ func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsReq
 	if err := checkCount(len(req.Items), 1); err != nil {
 		return nil, err
 	}
-	items := make([]*item, len(req.Items))
+	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
 	for k, raw := range req.Items {
-		items[k] = decodeFinish(ctx, raw, k)
+		c.items = append(c.items, decodeFinish(ctx, c, raw, k))
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "finishAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
-		return s.finish(ctx, tx, c, items)
-	})
-	if err != nil {
+	if err := s.perform(ctx, s.finishes, c); err != nil {
 		return nil, err
 	}
-	return s.encodeFinishes(ctx, items), nil
+	return s.encodeFinishes(ctx, c.items), nil
 }
 
-func decodeFinish(ctx context.Context, raw jx.Raw, place int) *item {
+func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *item {
 	var in api.FinishItem
 	if err := decodeItem(ctx, raw, place, &in); err != nil {
-		return &item{err: err}
+		return &item{call: c, err: err}
 	}
-	i := &item{attemptID: in.AttemptID, token: readToken(in.Token), digest: body.From(ctx).Items[place].Digest}
+	i := &item{call: c, attemptID: in.AttemptID, token: readToken(in.Token), digest: body.From(ctx).Items[place].Digest}
 	i.said = submission{
 		outcome: orbit.Outcome(in.Outcome), code: in.Error.Value.Code, message: clip(in.Error.Value.Message.Or(""), maxText),
 		retry: in.Outcome == api.OutcomeFailed && in.Retry.Or(true), retryAfter: time.Duration(in.RetryAfterMs.Or(0)) * time.Millisecond,
@@ -73,14 +69,13 @@ func decodeFinish(ctx context.Context, raw jx.Raw, place int) *item {
 //  2. the attempts, by primary key;
 //  3. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
 //  4. receipts, and evidence for what was refused.
-func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
-	ns := c.caller.NamespaceID
-	head, superseded, err := fence(ctx, q, c)
-	if err != nil {
+	if err := fence(ctx, q, ns, calls); err != nil {
 		return err
 	}
-	held, err := hold(ctx, q, c, items)
+	items = fenced(items)
+	held, err := hold(ctx, q, ns, items)
 	if err != nil {
 		return err
 	}
@@ -93,8 +88,8 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, c call, items []*item
 		case i.replayed || i.err != nil:
 		case a.State == orbit.AttemptOffered:
 			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
-		case superseded:
-			i.err = errSuperseded(head)
+		case i.call.superseded:
+			i.err = errSuperseded(i.call.head)
 		case a.State == orbit.AttemptRunning:
 			running = append(running, a)
 		default:
@@ -112,12 +107,13 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, c call, items []*item
 		if i.err != nil || i.replayed || !ok {
 			continue
 		}
+		e.actor = i.actor()
 		e = decideFinished(e, i.said)
 		i.receipt = attemptReceipt(e, i.said, tx.Now)
 		decided = append(decided, e)
 		receipts = append(receipts, []any{ns, i.attemptID, i.digest, i.said.outcome, i.said.result, i.said.code, i.said.message, i.receipt, tx.Now})
 	}
-	if err := s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided); err != nil {
+	if err := s.settle(ctx, tx, ns, decided); err != nil {
 		return err
 	}
 	if err := batch.Insert(ctx, tx, pulsedb.InsertReceipt, receipts); err != nil {

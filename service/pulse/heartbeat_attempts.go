@@ -27,18 +27,14 @@ func (s *Service) HeartbeatAttempts(ctx context.Context, req *api.HeartbeatAttem
 	if err := checkCount(len(req.Items), 0); err != nil {
 		return nil, err
 	}
-	items := make([]*item, len(req.Items))
+	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
 	for k, raw := range req.Items {
-		items[k] = decodeHeartbeat(ctx, raw, k)
+		c.items = append(c.items, decodeHeartbeat(ctx, c, raw, k))
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "heartbeatAttempts", items, comesAgain, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
-		return s.beat(ctx, tx, c, items)
-	})
-	if err != nil {
+	if err := s.perform(ctx, s.beats, c); err != nil {
 		return nil, err
 	}
-	return encodeItems(items, func(i *item) *api.HeartbeatResult {
+	return encodeItems(c.items, func(i *item) *api.HeartbeatResult {
 		if i.err != nil {
 			status, problem := s.problem(ctx, i.err)
 			return &api.HeartbeatResult{Status: status, Problem: problem}
@@ -47,10 +43,10 @@ func (s *Service) HeartbeatAttempts(ctx context.Context, req *api.HeartbeatAttem
 	}), nil
 }
 
-func decodeHeartbeat(ctx context.Context, raw jx.Raw, place int) *item {
+func decodeHeartbeat(ctx context.Context, c *workerCall, raw jx.Raw, place int) *item {
 	var in api.HeartbeatItem
 	err := decodeItem(ctx, raw, place, &in)
-	i := &item{attemptID: in.AttemptID, token: readToken(in.Token), err: err}
+	i := &item{call: c, attemptID: in.AttemptID, token: readToken(in.Token), err: err}
 	if err == nil && len(in.Progress) > MaxProgress {
 		i.err = fault.New(fault.PayloadTooLarge, "progress has %d bytes; at most %d are kept", len(in.Progress), MaxProgress)
 	}
@@ -61,21 +57,26 @@ func decodeHeartbeat(ctx context.Context, raw jx.Raw, place int) *item {
 	return i
 }
 
-func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
-	ns := c.caller.NamespaceID
-	head, superseded, err := fence(ctx, q, c)
+	items, err := fenceCurrent(ctx, q, ns, calls, items)
 	if err != nil {
 		return err
 	}
-	if superseded {
-		return errSuperseded(head)
+	alive := map[orbit.ID]bool{}
+	for _, c := range calls {
+		if c.err == nil && !c.again {
+			alive[c.instanceID] = true
+		}
 	}
-	n, err := q.BeatInstance(ctx, pulsedb.BeatInstanceParams{NowAt: tx.Now, NamespaceID: ns, ID: c.instanceID, Epoch: c.epoch})
-	if err := dbtx.Swapped(n, err); err != nil {
+	if len(alive) == 0 {
+		return nil
+	}
+	n, err := q.BeatInstances(ctx, pulsedb.BeatInstancesParams{NowAt: tx.Now, NamespaceID: ns, Ids: keys(alive)})
+	if err := dbtx.SwappedAll(n, err, len(alive)); err != nil {
 		return err
 	}
-	held, err := hold(ctx, q, c, items)
+	held, err := hold(ctx, q, ns, items)
 	if err != nil {
 		return err
 	}

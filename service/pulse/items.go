@@ -13,6 +13,7 @@ import (
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/body"
+	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
@@ -23,6 +24,7 @@ const maxWorkerItems = 1000
 
 // item is what a worker's call asks of one attempt, and what it is answered. Each call uses its own part.
 type item struct {
+	call      *workerCall
 	attemptID orbit.ID
 	token     orbit.Digest // of the token sent; zero matches nothing
 	digest    orbit.Digest // of the item's meaning
@@ -39,11 +41,28 @@ type item struct {
 	evidence orbit.ID
 }
 
-// call is what the items of one call share.
-type call struct {
+// workerCall is one call of a worker on attempts.
+type workerCall struct {
 	caller     platform.Caller
 	instanceID orbit.ID
 	epoch      int64
+	items      []*item
+
+	err        error                 // refuses the whole call
+	head       pulsedb.ShareFenceRow // the session, as the fence found it
+	superseded bool                  // the call's epoch is not the current one, or it was closed
+	again      bool                  // the batch could not judge the call, which is then judged by itself
+	patient    bool                  // judged by itself: it keeps nobody waiting, and waits for rows itself
+}
+
+func (i *item) actor() orbit.NullID { return i.call.caller.ActorID.Null() }
+
+func attemptIDs(items []*item) []orbit.ID {
+	ids := make([]orbit.ID, len(items))
+	for k, i := range items {
+		ids[k] = i.attemptID
+	}
+	return ids
 }
 
 // decodable is a generated item type.
@@ -96,76 +115,191 @@ const (
 	comesAgain whenHeld = false // the caller repeats it anyway
 )
 
-// together judges the items of a call in one transaction. Repeats of an attempt in the same call go through the single lane
-// afterwards; if the transaction failed before its commit, all go there. An error is one of the whole call: a fence, or an unknown
-// commit.
-func (s *Service) together(ctx context.Context, op string, items []*item, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, items []*item) error) error {
-	seen := map[orbit.ID]bool{}
-	var first, alone []*item
-	for _, i := range items {
-		switch {
-		case i.err != nil:
-		case seen[i.attemptID]:
-			alone = append(alone, i)
-		default:
-			seen[i.attemptID] = true
-			first = append(first, i)
-		}
+// workerOp is an operation on attempts, written once for a batch of calls: concurrent calls of a namespace share a transaction.
+type workerOp struct {
+	name  string
+	held  whenHeld
+	judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error
+	calls combine.Combiner[*workerCall]
+}
+
+func newWorkerOp(s *Service, name string, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error) *workerOp {
+	op := &workerOp{name: name, held: held, judge: judge}
+	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall) { s.together(op, namespaceID, calls) }
+	return op
+}
+
+// perform answers a call. What its batch could not judge, it settles by itself, so that it keeps nobody else waiting.
+func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) error {
+	ns := c.caller.NamespaceID
+	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: max(1, len(c.items)), Bytes: c.bytes(), Work: c})
+	c.patient = true
+	if c.again {
+		s.together(op, ns, []*workerCall{c})
 	}
-	pool := s.Batch
-	if len(first) == 1 {
-		pool = s.Lane
-	}
-	err := pool.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
-		reset(first)
-		return judge(ctx, tx, first)
-	})
-	switch {
-	case err != nil && (len(first) <= 1 || concernsCall(err)):
-		return err
-	case err != nil:
-		alone = append(first, alone...)
-	case held == waitsAlone:
-		skipped := slices.DeleteFunc(first, func(i *item) bool { return !errors.Is(i.err, errSkipped) })
-		alone = append(skipped, alone...)
+	if c.err != nil {
+		return c.err
 	}
 	away := false
-	for _, i := range alone {
-		if away {
+	for _, i := range c.items {
+		switch {
+		case !op.goesAlone(i):
+		case away:
 			i.err = errUntried
-			continue
-		}
-		if err := s.Lane.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
-			reset([]*item{i})
-			return judge(ctx, tx, []*item{i})
-		}); err != nil {
-			i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
+		default:
+			err := s.Lane.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
+				reset([]*workerCall{c}, []*item{i})
+				if err := op.judge(ctx, tx, ns, []*workerCall{c}, []*item{i}); err != nil {
+					return err
+				}
+				return c.err
+			})
+			if err != nil {
+				i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
+			}
+			c.err = nil
 		}
 	}
 	return nil
 }
 
-// reset keeps no answer of an earlier run of the transaction.
-func reset(items []*item) {
-	for _, i := range items {
-		*i = item{attemptID: i.attemptID, token: i.token, digest: i.digest, progress: i.progress, said: i.said, reason: i.reason}
-	}
+// errAlone marks an item that its batch did not judge: a repeat of an attempt, or one of a transaction that failed.
+var errAlone = errors.New("judged alone")
+
+func (op *workerOp) goesAlone(i *item) bool {
+	return errors.Is(i.err, errAlone) || errors.Is(i.err, errSkipped) && op.held == waitsAlone
 }
 
-func concernsCall(err error) bool {
-	var f *fault.Fault
+// together judges calls of a namespace in one transaction, where each attempt stands once. A transaction that failed before its commit
+// leaves several calls to be judged one by one, and the items of a single call to be judged one by one. After an unknown commit
+// nothing is run again: the caller's tokens settle it.
+func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
+	first := distinct(calls)
+	err := s.Batch.Run(context.Background(), op.name, func(ctx context.Context, tx *dbtx.Tx) error {
+		reset(calls, first)
+		return op.judge(ctx, tx, ns, calls, first)
+	})
 	var unknown *dbtx.UnknownCommit
-	return errors.As(err, &f) || errors.As(err, &unknown)
+	switch {
+	case err == nil:
+	case errors.As(err, &unknown) || calls[0].patient && len(first) == 0:
+		for _, c := range calls {
+			c.err = err
+		}
+	case calls[0].patient:
+		for _, i := range first {
+			i.err = errAlone
+		}
+	default:
+		for _, c := range calls {
+			c.err, c.again = nil, true
+		}
+		for _, i := range first {
+			i.err = nil
+		}
+	}
 }
 
-// fence shares the session head of a call's instance until the commit and checks that the instance is the caller's.
-// Superseded tells that the epoch is not the current one, or that it was closed.
-func fence(ctx context.Context, q *pulsedb.Queries, c call) (head pulsedb.ShareFenceRow, superseded bool, err error) {
-	head, err = q.ShareFence(ctx, pulsedb.ShareFenceParams{NamespaceID: c.caller.NamespaceID, InstanceID: c.instanceID})
-	if errors.Is(err, sql.ErrNoRows) || (err == nil && head.ActorID != c.caller.ActorID) {
-		return head, false, fault.Missing("worker instance")
+// distinct lists the items that were not refused yet, each attempt once; its repeats are left for the single lane.
+func distinct(calls []*workerCall) []*item {
+	seen := map[orbit.ID]bool{}
+	var first []*item
+	for _, c := range calls {
+		for _, i := range c.items {
+			switch {
+			case i.err != nil && !errors.Is(i.err, errAlone):
+			case seen[i.attemptID]:
+				i.err = errAlone
+			default:
+				seen[i.attemptID] = true
+				first = append(first, i)
+			}
+		}
 	}
-	return head, head.InstanceID != c.instanceID || head.Epoch != c.epoch || head.ClosedAt != nil, err
+	return first
+}
+
+// reset keeps no answer of an earlier run of the transaction.
+func reset(calls []*workerCall, items []*item) {
+	for _, c := range calls {
+		c.err, c.again, c.superseded = nil, false, false
+	}
+	for _, i := range items {
+		*i = item{call: i.call, attemptID: i.attemptID, token: i.token, digest: i.digest, progress: i.progress, said: i.said, reason: i.reason}
+	}
+}
+
+func (c *workerCall) bytes() int {
+	n := 0
+	for _, i := range c.items {
+		if i.said.result != nil {
+			n += len(*i.said.result)
+		}
+		if i.progress != nil {
+			n += len(*i.progress)
+		}
+	}
+	return n
+}
+
+// fence shares the session heads of calls until the commit: no newer incarnation opens, and none is closed. A call whose
+// instance does not exist or is not its caller's is refused; one whose head somebody holds is judged by itself.
+func fence(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*workerCall) error {
+	heads, err := shareHeads(ctx, q, ns, calls)
+	if err != nil {
+		return err
+	}
+	for _, c := range calls {
+		head, found := heads[c.instanceID]
+		switch {
+		case !found && !c.patient:
+			c.again = true
+		case !found || head.ActorID != c.caller.ActorID:
+			c.err = fault.Missing("worker instance")
+		default:
+			c.head = head
+			c.superseded = head.InstanceID != c.instanceID || head.Epoch != c.epoch || head.ClosedAt != nil
+		}
+	}
+	return nil
+}
+
+func shareHeads(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*workerCall) (map[orbit.ID]pulsedb.ShareFenceRow, error) {
+	if calls[0].patient {
+		head, err := q.ShareFence(ctx, pulsedb.ShareFenceParams{NamespaceID: ns, InstanceID: calls[0].instanceID})
+		if errors.Is(err, sql.ErrNoRows) {
+			return nil, nil
+		}
+		return map[orbit.ID]pulsedb.ShareFenceRow{head.OwnInstanceID: head}, err
+	}
+	ids := make([]orbit.ID, len(calls))
+	for k, c := range calls {
+		ids[k] = c.instanceID
+	}
+	rows, err := q.ShareFences(ctx, pulsedb.ShareFencesParams{NamespaceID: ns, InstanceIds: ids})
+	heads := make(map[orbit.ID]pulsedb.ShareFenceRow, len(rows))
+	for _, r := range rows {
+		heads[r.OwnInstanceID] = pulsedb.ShareFenceRow(r)
+	}
+	return heads, err
+}
+
+// fenceCurrent is fence for operations that an old incarnation must not do at all, and answers the items of the calls that may.
+func fenceCurrent(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*workerCall, items []*item) ([]*item, error) {
+	if err := fence(ctx, q, ns, calls); err != nil {
+		return nil, err
+	}
+	for _, c := range calls {
+		if c.superseded {
+			c.err = errSuperseded(c.head)
+		}
+	}
+	return fenced(items), nil
+}
+
+// fenced leaves out the items of calls that were refused or are judged by themselves.
+func fenced(items []*item) []*item {
+	return slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return i.call.err != nil || i.call.again })
 }
 
 func errSuperseded(head pulsedb.ShareFenceRow) error {
@@ -176,14 +310,9 @@ func errSuperseded(head pulsedb.ShareFenceRow) error {
 }
 
 // hold locks the attempts of items by primary key, and answers the items whose attempt does not exist, is not theirs, or is held elsewhere.
-// What it returns is held until the commit. A single item waits for its row.
-func hold(ctx context.Context, q *pulsedb.Queries, c call, items []*item) (map[*item]pulsedb.PulseAttempt, error) {
-	ns := c.caller.NamespaceID
-	ids := make([]orbit.ID, len(items))
-	for k, i := range items {
-		ids[k] = i.attemptID
-	}
-	rows, err := lockAttempts(ctx, q, ns, ids)
+// What it returns is held until the commit. The single item of a patient call waits for its row.
+func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (map[*item]pulsedb.PulseAttempt, error) {
+	rows, err := lockAttempts(ctx, q, ns, attemptIDs(items), len(items) == 1 && items[0].call.patient)
 	if err != nil {
 		return nil, err
 	}
@@ -198,7 +327,7 @@ func hold(ctx context.Context, q *pulsedb.Queries, c call, items []*item) (map[*
 		switch {
 		case !ok:
 			absent = append(absent, i)
-		case row.TokenDigest != i.token || row.InstanceID != c.instanceID || row.Epoch != c.epoch:
+		case row.TokenDigest != i.token || row.InstanceID != i.call.instanceID || row.Epoch != i.call.epoch:
 			i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
 		default:
 			held[i] = row
@@ -207,12 +336,12 @@ func hold(ctx context.Context, q *pulsedb.Queries, c call, items []*item) (map[*
 	return held, explainAbsent(ctx, q, ns, absent)
 }
 
-// lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a single one it waits for.
-func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID) ([]pulsedb.PulseAttempt, error) {
-	switch len(ids) {
-	case 0:
+// lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a patient caller waits for its single one.
+func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID, patient bool) ([]pulsedb.PulseAttempt, error) {
+	switch {
+	case len(ids) == 0:
 		return nil, nil
-	case 1:
+	case patient:
 		row, err := q.LockAttempt(ctx, pulsedb.LockAttemptParams{NamespaceID: ns, ID: ids[0]})
 		if errors.Is(err, sql.ErrNoRows) {
 			return nil, nil
@@ -227,11 +356,7 @@ func explainAbsent(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, absent 
 	if len(absent) == 0 {
 		return nil
 	}
-	ids := make([]orbit.ID, len(absent))
-	for k, i := range absent {
-		ids[k] = i.attemptID
-	}
-	rows, err := q.ListAttemptsByID(ctx, pulsedb.ListAttemptsByIDParams{NamespaceID: ns, Ids: ids})
+	rows, err := q.ListAttemptsByID(ctx, pulsedb.ListAttemptsByIDParams{NamespaceID: ns, Ids: attemptIDs(absent)})
 	if err != nil {
 		return err
 	}

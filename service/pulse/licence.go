@@ -76,8 +76,8 @@ func (s *Service) endTask(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, actor o
 		return err
 	}
 	if l.attempt != nil {
-		e := decideOver(ending{attempt: *l.attempt, task: l.task, queue: queue}, f, code, message)
-		return s.settle(ctx, tx, ns, actor, []ending{e})
+		e := decideOver(ending{actor: actor, attempt: *l.attempt, task: l.task, queue: queue}, f, code, message)
+		return s.settle(ctx, tx, ns, []ending{e})
 	}
 	state, event := orbit.TaskFailed, "task.failed"
 	if f == fateCancel {

@@ -114,7 +114,7 @@ func workerSession(sessionID orbit.ID, i pulsedb.PulseWorkerInstance) *api.Worke
 }
 
 // lockOwnSession holds the session head of a call exclusively, and checks that the call's incarnation is the current one.
-func lockOwnSession(ctx context.Context, q *pulsedb.Queries, c call) (pulsedb.PulseWorkerSession, error) {
+func lockOwnSession(ctx context.Context, q *pulsedb.Queries, c *workerCall) (pulsedb.PulseWorkerSession, error) {
 	instance, err := q.GetInstance(ctx, pulsedb.GetInstanceParams{NamespaceID: c.caller.NamespaceID, ID: c.instanceID})
 	if errors.Is(err, sql.ErrNoRows) {
 		return pulsedb.PulseWorkerSession{}, fault.Missing("worker instance")

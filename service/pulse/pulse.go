@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/platform"
 )
@@ -31,11 +32,22 @@ type Service struct {
 	Fresh func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error)
 
 	waiters *waiters
+
+	// Each operation is written once, for a batch; concurrent calls share transactions through these.
+	submits                           *combine.Combiner[*submitCall]
+	claims                            *combine.Combiner[*claimCall]
+	starts, beats, finishes, releases *workerOp
 }
 
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
 	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
+	s.submits = &combine.Combiner[*submitCall]{Run: s.submitTogether}
+	s.claims = &combine.Combiner[*claimCall]{Run: s.claimTogether}
+	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
+	s.beats = newWorkerOp(&s, "heartbeatAttempts", comesAgain, s.beat)
+	s.finishes = newWorkerOp(&s, "finishAttempts", waitsAlone, s.finish)
+	s.releases = newWorkerOp(&s, "releaseAttempts", waitsAlone, s.release)
 	return &s
 }
 

@@ -84,7 +84,7 @@ func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orb
 			}
 		}
 		moved = len(decided)
-		return s.settle(ctx, tx, ns, system, decided)
+		return s.settle(ctx, tx, ns, decided)
 	})
 	return moved, err
 }

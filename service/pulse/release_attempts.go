@@ -20,8 +20,8 @@ func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsR
 	if err != nil {
 		return nil, err
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	var items []*item
+	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
+	items := []*item{}
 	switch byItem := len(req.Items) > 0; {
 	case byItem == req.ClaimSeq.Set:
 		return nil, fault.Invalid("/items", "one_of", "give exactly one of items and claim_seq")
@@ -42,32 +42,25 @@ func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsR
 	}), nil
 }
 
-func (s *Service) releaseItems(ctx context.Context, c call, raws []jx.Raw) ([]*item, error) {
+func (s *Service) releaseItems(ctx context.Context, c *workerCall, raws []jx.Raw) ([]*item, error) {
 	if err := checkCount(len(raws), 1); err != nil {
 		return nil, err
 	}
-	items := make([]*item, len(raws))
 	for k, raw := range raws {
 		var in api.ReleaseItem
 		err := decodeItem(ctx, raw, k, &in)
-		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), reason: in.Reason.Or(codeReleased), err: err}
+		c.items = append(c.items, &item{call: c, attemptID: in.AttemptID, token: readToken(in.Token), reason: in.Reason.Or(codeReleased), err: err})
 	}
-	return items, s.together(ctx, "releaseAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
-		return s.release(ctx, tx, c, items)
-	})
+	return c.items, s.perform(ctx, s.releases, c)
 }
 
-func (s *Service) release(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
-	ns := c.caller.NamespaceID
-	head, superseded, err := fence(ctx, q, c)
+	items, err := fenceCurrent(ctx, q, ns, calls, items)
 	if err != nil {
 		return err
 	}
-	if superseded {
-		return errSuperseded(head)
-	}
-	held, err := hold(ctx, q, c, items)
+	held, err := hold(ctx, q, ns, items)
 	if err != nil {
 		return err
 	}
@@ -91,16 +84,17 @@ func (s *Service) release(ctx context.Context, tx *dbtx.Tx, c call, items []*ite
 	var decided []ending
 	for _, i := range items {
 		if e, ok := endings[i.attemptID]; ok && i.err == nil {
+			e.actor = i.actor()
 			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
 			i.released = releasedAttempt(e.attempt)
 		}
 	}
-	return s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided)
+	return s.settle(ctx, tx, ns, decided)
 }
 
 // abandonClaim ends a claim whose reply was lost. It holds the session head exclusively: a claim under way has committed, and its offers
 // are found here, or it comes later and is refused.
-func (s *Service) abandonClaim(ctx context.Context, c call, claimSeq int64) ([]*item, error) {
+func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int64) ([]*item, error) {
 	var items []*item
 	ns := c.caller.NamespaceID
 	err := s.Lane.Run(ctx, "releaseAttempts", func(ctx context.Context, tx *dbtx.Tx) error {
@@ -133,10 +127,10 @@ func (s *Service) abandonClaim(ctx context.Context, c call, claimSeq int64) ([]*
 	return items, err
 }
 
-func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c call, ids []orbit.ID) ([]*item, error) {
+func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall, ids []orbit.ID) ([]*item, error) {
 	q := pulsedb.New(tx)
 	ns := c.caller.NamespaceID
-	rows, err := lockAttempts(ctx, q, ns, ids)
+	rows, err := lockAttempts(ctx, q, ns, ids, false)
 	if err != nil {
 		return nil, err
 	}
@@ -153,10 +147,12 @@ func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c call, ids [
 	var decided []ending
 	var items []*item
 	for _, a := range offered {
-		decided = append(decided, decideUnstarted(endings[a.ID], orbit.AttemptReleased, codeAbandoned, false))
+		e := endings[a.ID]
+		e.actor = c.caller.ActorID.Null()
+		decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, codeAbandoned, false))
 		items = append(items, &item{attemptID: a.ID, released: releasedAttempt(a)})
 	}
-	return items, s.settle(ctx, tx, ns, c.caller.ActorID.Null(), decided)
+	return items, s.settle(ctx, tx, ns, decided)
 }
 
 func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {

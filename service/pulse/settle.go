@@ -14,7 +14,7 @@ import (
 // settle ends live attempts and moves their tasks, in one transaction with everything that follows from it: attempt, task,
 // working row, deadline, events. The caller holds the attempts' rows, which are the licences; the task rows need no lock of
 // their own then, and their revisions, read under the licence, are swapped.
-func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, actor orbit.NullID, endings []ending) error {
+func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
 	if len(endings) == 0 {
 		return nil
 	}
@@ -49,7 +49,7 @@ func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, actor or
 				return err
 			}
 		}
-		emitEnding(tx, ns, actor, e)
+		emitEnding(tx, ns, e)
 	}
 	return nil
 }
@@ -147,7 +147,8 @@ func dropDeadline(ctx context.Context, q *pulsedb.Queries, ns, taskID orbit.ID, 
 	return dbtx.Swapped(n, err)
 }
 
-func emitEnding(tx *dbtx.Tx, ns orbit.ID, actor orbit.NullID, e ending) {
+func emitEnding(tx *dbtx.Tx, ns orbit.ID, e ending) {
+	actor := e.actor
 	emit(tx, ns, actor, kindAttempt, e.attempt.ID, e.attempt.Version+1, "attempt.ended",
 		facts{"task_id": e.task.ID, "state": e.state, "code": e.code})
 	data := facts{"attempt_id": e.attempt.ID, "queue_id": e.task.QueueID, "code": e.code}

@@ -24,20 +24,16 @@ func (s *Service) StartAttempts(ctx context.Context, req *api.StartAttemptsReque
 	if err := checkCount(len(req.Items), 1); err != nil {
 		return nil, err
 	}
-	items := make([]*item, len(req.Items))
+	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
 	for k, raw := range req.Items {
 		var in api.StartItem
 		err := decodeItem(ctx, raw, k, &in)
-		items[k] = &item{attemptID: in.AttemptID, token: readToken(in.Token), err: err}
+		c.items = append(c.items, &item{call: c, attemptID: in.AttemptID, token: readToken(in.Token), err: err})
 	}
-	c := call{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	err = s.together(ctx, "startAttempts", items, waitsAlone, func(ctx context.Context, tx *dbtx.Tx, items []*item) error {
-		return s.start(ctx, tx, c, items)
-	})
-	if err != nil {
+	if err := s.perform(ctx, s.starts, c); err != nil {
 		return nil, err
 	}
-	return encodeItems(items, func(i *item) *api.StartResult {
+	return encodeItems(c.items, func(i *item) *api.StartResult {
 		if i.err != nil {
 			status, problem := s.problem(ctx, i.err)
 			return &api.StartResult{Status: status, Problem: problem}
@@ -51,21 +47,17 @@ func (s *Service) StartAttempts(ctx context.Context, req *api.StartAttemptsReque
 //  2. root gate, shared: no gate closes before the commit; the other gates are read under it;
 //  3. the attempts, by primary key;
 //  4. offered → running, or, behind a closed gate, released with its task blocked on that gate.
-func (s *Service) start(ctx context.Context, tx *dbtx.Tx, c call, items []*item) error {
+func (s *Service) start(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
-	ns := c.caller.NamespaceID
-	head, superseded, err := fence(ctx, q, c)
-	if err != nil {
+	items, err := fenceCurrent(ctx, q, ns, calls, items)
+	if err != nil || len(items) == 0 {
 		return err
-	}
-	if superseded {
-		return errSuperseded(head)
 	}
 	gates, err := shareGates(ctx, q, ns)
 	if err != nil {
 		return err
 	}
-	held, err := hold(ctx, q, c, items)
+	held, err := hold(ctx, q, ns, items)
 	if err != nil {
 		return err
 	}
@@ -91,37 +83,34 @@ func (s *Service) start(ctx context.Context, tx *dbtx.Tx, c call, items []*item)
 		if i.err != nil || !ok {
 			continue
 		}
-		if gate := gates.closedFor(e.task, c.instanceID); gate != "" {
+		if gate := gates.closedFor(e.task, i.call.instanceID); gate != "" {
 			i.err = fault.New(fault.StartRefused, "a gate is closed (%s): the task waits for it and no attempt was used", gate)
+			e.actor = i.actor()
 			refused = append(refused, decideRefused(e, gate))
 			continue
 		}
 		passed[e.queue] = append(passed[e.queue], i)
 	}
 	for queue, items := range passed {
-		if err := startQueue(ctx, tx, q, c, queue, items, held); err != nil {
+		if err := startQueue(ctx, tx, q, ns, queue, items, held); err != nil {
 			return err
 		}
 	}
-	return s.settle(ctx, tx, ns, c.caller.ActorID.Null(), refused)
+	return s.settle(ctx, tx, ns, refused)
 }
 
-func startQueue(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, c call, queue pulsedb.PulseQueue, items []*item, held map[*item]pulsedb.PulseAttempt) error {
+func startQueue(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, queue pulsedb.PulseQueue, items []*item, held map[*item]pulsedb.PulseAttempt) error {
 	until := tx.Now.Add(time.Duration(queue.LeaseMs) * time.Millisecond)
-	ids := make([]orbit.ID, len(items))
-	for k, i := range items {
-		ids[k] = i.attemptID
-	}
 	n, err := q.StartAttempts(ctx, pulsedb.StartAttemptsParams{
-		NowAt: tx.Now, LeaseMs: queue.LeaseMs, LeaseUntil: &until, NamespaceID: c.caller.NamespaceID, Ids: ids})
-	if err := dbtx.SwappedAll(n, err, len(ids)); err != nil {
+		NowAt: tx.Now, LeaseMs: queue.LeaseMs, LeaseUntil: &until, NamespaceID: ns, Ids: attemptIDs(items)})
+	if err := dbtx.SwappedAll(n, err, len(items)); err != nil {
 		return err
 	}
 	for _, i := range items {
 		a := held[i]
 		a.State, a.StartedAt, a.LeaseUntil, a.LeaseMs = orbit.AttemptRunning, &tx.Now, &until, queue.LeaseMs
 		i.started = startedAttempt(a)
-		emit(tx, c.caller.NamespaceID, c.caller.ActorID.Null(), kindAttempt, a.ID, a.Version+1, "attempt.started", facts{"task_id": a.TaskID})
+		emit(tx, ns, i.actor(), kindAttempt, a.ID, a.Version+1, "attempt.started", facts{"task_id": a.TaskID})
 	}
 	return nil
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"slices"
 	"time"
 
 	"go.opentelemetry.io/otel/propagation"
@@ -28,22 +29,29 @@ const (
 // MaxPayload is the largest payload or result, in bytes.
 const MaxPayload = 8 << 20
 
-// submitItem is one task to accept; a single submit is a batch of one.
-type submitItem struct {
-	req *api.SubmitTaskRequest
-	try platform.Try
-}
+// submitCall is one task to accept, and its answer.
+type submitCall struct {
+	caller platform.Caller
+	req    *api.SubmitTaskRequest
+	try    platform.Try
+	trace  propagation.MapCarrier // of the request it came in
 
-// submitOutcome is the answer to one item.
-type submitOutcome struct {
 	taskID orbit.ID
 	reply  platform.Reply
 	err    error
+	alone  bool // the batch could not judge it, and it goes through the single lane
+}
+
+// traceOf is the W3C trace context of a request.
+func traceOf(ctx context.Context) propagation.MapCarrier {
+	carrier := propagation.MapCarrier{}
+	propagation.TraceContext{}.Inject(ctx, carrier)
+	return carrier
 }
 
 // check refuses what no database need be asked for.
-func (i submitItem) check() *fault.Fault {
-	switch r := i.req; {
+func (c *submitCall) check() *fault.Fault {
+	switch r := c.req; {
 	case r.QueueID.Set == r.Queue.Set:
 		return fault.Invalid("/queue", "one_of", "name the queue by exactly one of queue_id and queue")
 	case r.RunAt.Set && r.DelayMs.Set:
@@ -66,112 +74,155 @@ func deadlineFault() *fault.Fault {
 	return fault.Invalid("/deadline_at", "not_after_start", "the deadline must be after the time the task may run")
 }
 
-// submitAlone accepts one item in the single lane, where it waits for a running try of its key.
-func (s *Service) submitAlone(ctx context.Context, c platform.Caller, item submitItem) submitOutcome {
-	var outcomes []submitOutcome
-	err := s.Lane.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) (err error) {
-		outcomes, err = s.accept(ctx, tx, c, []submitItem{item})
-		return err
+// submitAlone accepts one task in the single lane, where it waits for a running try of its key.
+func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
+	err := s.Lane.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
+		return s.accept(ctx, tx, []*submitCall{c}, platform.WaitForKeys)
 	})
 	if err != nil {
-		return submitOutcome{err: err}
+		c.err = err
 	}
-	return outcomes[0]
 }
 
-// submitTogether accepts items with distinct keys in one transaction. What cannot be judged together goes one by one; after an unknown
-// commit nothing is rerun, and each item's key settles it.
-func (s *Service) submitTogether(ctx context.Context, c platform.Caller, items []submitItem) []submitOutcome {
-	if len(items) == 1 {
-		return []submitOutcome{s.submitAlone(ctx, c, items[0])}
+// submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
+// one's receipt. What cannot be judged together is left for the single lane; after an unknown commit nothing is run
+// again, and each key settles its task.
+func (s *Service) submitTogether(_ orbit.ID, calls []*submitCall) {
+	first, repeats := distinctKeys(calls)
+	s.submitFirst(first)
+	for c, of := range repeats {
+		if of.err == nil && !of.alone && c.try.Digest == of.try.Digest && c.caller.CredentialID == of.caller.CredentialID {
+			c.taskID, c.reply = of.taskID, of.reply
+			c.reply.Replayed = true
+		} else {
+			c.alone = true
+		}
 	}
-	var outcomes []submitOutcome
-	err := s.Batch.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) (err error) {
-		outcomes, err = s.accept(ctx, tx, c, items)
-		return err
+}
+
+func (s *Service) submitFirst(calls []*submitCall) {
+	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
+		byCaller := map[orbit.ID][]*submitCall{}
+		var order []orbit.ID
+		for _, c := range calls {
+			if byCaller[c.caller.CredentialID] == nil {
+				order = append(order, c.caller.CredentialID)
+			}
+			byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
+		}
+		slices.SortFunc(order, orbit.ID.Compare) // scopes in one order, so that two batches cannot deadlock
+		for _, id := range order {
+			if err := s.accept(ctx, tx, byCaller[id], platform.SkipKeys); err != nil {
+				return err
+			}
+		}
+		return nil
 	})
 	if err == nil {
-		return outcomes
+		return
 	}
-	outcomes = make([]submitOutcome, len(items))
 	var unknown *dbtx.UnknownCommit
-	for i, item := range items {
+	for _, c := range calls {
+		c.taskID, c.reply, c.err = orbit.ID{}, platform.Reply{}, nil
 		if errors.As(err, &unknown) {
-			outcomes[i].err = err
-			continue
+			c.err = err
+		} else {
+			c.alone = true
 		}
-		outcomes[i] = s.submitAlone(ctx, c, item)
 	}
-	return outcomes
 }
 
-// accept does one submission of a batch, in the transaction's steps:
+// distinctKeys parts the calls whose key stands first from those that repeat one of them.
+func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submitCall]*submitCall) {
+	type identity struct {
+		actorID orbit.ID
+		key     string
+	}
+	seen := map[identity]*submitCall{}
+	repeats = map[*submitCall]*submitCall{}
+	for _, c := range calls {
+		id := identity{c.caller.ActorID, c.try.Key}
+		if of, twice := seen[id]; twice {
+			repeats[c] = of
+			continue
+		}
+		seen[id] = c
+		first = append(first, c)
+	}
+	return first, repeats
+}
+
+// accept does the submissions of one caller, in the transaction's steps:
 //  1. the queues, read as they are now: one that the caller does not see refuses its items before any replay;
 //  2. the keys, reserved in key order: repeats are answered and not acted on;
 //  3. tasks, working rows, deadlines, events;
 //  4. the keys of items refused in step 3 are given back, the receipts of the others kept.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, c platform.Caller, items []submitItem) ([]submitOutcome, error) {
-	outcomes := make([]submitOutcome, len(items))
-	queues, err := s.submitQueues(ctx, pulsedb.New(tx), c, items)
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, running platform.WhenRunning) error {
+	c := calls[0].caller
+	queues, err := submitQueues(ctx, pulsedb.New(tx), c, calls)
 	if err != nil {
-		return nil, err
+		return err
 	}
-	var judged []int
+	var judged []*submitCall
 	var tries []platform.Try
-	for i := range items {
+	for i, call := range calls {
+		call.taskID, call.reply, call.err = orbit.ID{}, platform.Reply{}, nil
 		if queues[i] == nil {
-			outcomes[i].err = fault.Missing("queue")
+			call.err = fault.Missing("queue")
 			continue
 		}
-		try := items[i].try
+		try := call.try
 		try.ResourceKind, try.ResourceID = kindTask, orbit.NewID(tx.Now)
-		judged, tries = append(judged, i), append(tries, try)
+		judged, tries = append(judged, call), append(tries, try)
 	}
 	if len(tries) == 0 {
-		return outcomes, nil
+		return nil
 	}
 	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries)
+	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries, running)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	var kept, refused []platform.Try
 	var replies []platform.Reply
 	var tasks []newTask
-	for k, i := range judged {
+	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
+	for i, call := range calls {
+		queueOf[call] = queues[i]
+	}
+	for k, call := range judged {
 		switch v := verdicts[k]; {
 		case v.Fault != nil:
-			outcomes[i].err = v.Fault
+			call.err = v.Fault
 		case v.Replay != nil:
-			outcomes[i].reply, outcomes[i].taskID = *v.Replay, receiptTask(v.Replay.Body)
+			call.reply, call.taskID = *v.Replay, receiptTask(v.Replay.Body)
 		default:
-			task, f := makeTask(tx.Now, tries[k].ResourceID, items[i].req, queues[i])
+			task, f := makeTask(tx.Now, tries[k].ResourceID, call, queueOf[call])
 			if f != nil {
-				outcomes[i].err = f
+				call.err = f
 				refused = append(refused, tries[k])
 				continue
 			}
-			reply := platform.Reply{Status: 201, Body: task.receipt(tx.Now)}
-			outcomes[i].reply, outcomes[i].taskID = reply, task.id
-			tasks, kept, replies = append(tasks, task), append(kept, tries[k]), append(replies, reply)
+			call.reply, call.taskID = platform.Reply{Status: 201, Body: task.receipt(tx.Now)}, task.id
+			tasks, kept, replies = append(tasks, task), append(kept, tries[k]), append(replies, call.reply)
 		}
 	}
 	if len(refused) > 0 {
 		if err := s.Platform.ForgetKeys(ctx, tx, scope, refused); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := s.insertTasks(ctx, tx, c, tasks); err != nil {
-		return nil, err
+		return err
 	}
-	return outcomes, s.Platform.KeepReplies(ctx, tx, scope, kept, replies)
+	return s.Platform.KeepReplies(ctx, tx, scope, kept, replies)
 }
 
 // submitQueues finds each item's queue, by id or by name; nil means that the caller sees none.
-func (s *Service) submitQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, items []submitItem) ([]*pulsedb.PulseQueue, error) {
-	var refs []queueRef
-	for _, i := range items {
-		refs = append(refs, queueRef{id: i.req.QueueID.Value, name: i.req.Queue.Value})
+func submitQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, calls []*submitCall) ([]*pulsedb.PulseQueue, error) {
+	refs := make([]queueRef, len(calls))
+	for i, call := range calls {
+		refs[i] = queueRef{id: call.req.QueueID.Value, name: call.req.Queue.Value}
 	}
 	return findQueues(ctx, q, c, refs)
 }
@@ -181,6 +232,7 @@ type newTask struct {
 	id       orbit.ID
 	queue    *pulsedb.PulseQueue
 	req      *api.SubmitTaskRequest
+	trace    propagation.MapCarrier
 	priority uint8
 	runAt    time.Time
 	rankUs   int64
@@ -190,8 +242,9 @@ type newTask struct {
 
 // makeTask settles what the request leaves open by the database's clock. A run_at in the past stands, but gives no place before
 // tasks that were ready earlier.
-func makeTask(now time.Time, id orbit.ID, r *api.SubmitTaskRequest, queue *pulsedb.PulseQueue) (newTask, *fault.Fault) {
-	t := newTask{id: id, queue: queue, req: r, priority: uint8(r.Priority.Or(5)), runAt: now, budget: uint32(r.MaxAttempts.Or(int(queue.MaxAttempts)))}
+func makeTask(now time.Time, id orbit.ID, c *submitCall, queue *pulsedb.PulseQueue) (newTask, *fault.Fault) {
+	r := c.req
+	t := newTask{id: id, queue: queue, req: r, trace: c.trace, priority: uint8(r.Priority.Or(5)), runAt: now, budget: uint32(r.MaxAttempts.Or(int(queue.MaxAttempts)))}
 	switch {
 	case r.RunAt.Set:
 		t.runAt = r.RunAt.Value.UTC().Truncate(time.Microsecond)
@@ -228,8 +281,6 @@ func receiptTask(body []byte) orbit.ID {
 }
 
 func (s *Service) insertTasks(ctx context.Context, tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
-	carrier := propagation.MapCarrier{}
-	propagation.TraceContext{}.Inject(ctx, carrier)
 	rows := make([][]any, 0, len(tasks))
 	working := make([]workingRow, 0, len(tasks))
 	var deadlines [][]any
@@ -239,7 +290,7 @@ func (s *Service) insertTasks(ctx context.Context, tx *dbtx.Tx, c platform.Calle
 			payload = "null"
 		}
 		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, payload, t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
-			carrier.Get("traceparent"), clip(carrier.Get("tracestate"), 512), c.ActorID, tx.Now, tx.Now})
+			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, tx.Now, tx.Now})
 		working = append(working, workingRow{taskID: t.id, queueID: t.queue.ID, priority: t.priority, rankUs: t.rankUs, runAt: t.runAt})
 		if t.deadline != nil {
 			deadlines = append(deadlines, []any{*t.deadline, c.NamespaceID, t.id})

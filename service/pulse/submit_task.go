@@ -5,6 +5,7 @@ import (
 
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/service/internal/body"
+	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
@@ -15,21 +16,24 @@ func (s *Service) SubmitTask(ctx context.Context, req *api.SubmitTaskRequest, pa
 	if err != nil {
 		return nil, err
 	}
-	item := submitItem{req: req, try: platform.Try{Key: params.IdempotencyKey.Or(""), Digest: body.From(ctx).Digest}}
-	if f := platform.CheckKey(item.try.Key); f != nil {
+	c := &submitCall{caller: caller, req: req, trace: traceOf(ctx), try: platform.Try{Key: params.IdempotencyKey.Or(""), Digest: body.From(ctx).Digest}}
+	if f := platform.CheckKey(c.try.Key); f != nil {
 		return nil, f
 	}
-	if f := item.check(); f != nil {
+	if f := c.check(); f != nil {
 		return nil, f
 	}
-	outcome := s.submitAlone(ctx, caller, item)
-	if outcome.err != nil {
-		return nil, outcome.err
+	s.submits.Do(combine.Call[*submitCall]{NamespaceID: caller.NamespaceID, Items: 1, Bytes: len(req.Payload), Work: c})
+	if c.alone {
+		s.submitAlone(ctx, c)
+	}
+	if c.err != nil {
+		return nil, c.err
 	}
 	return &api.SubmitTaskCreatedHeaders{
-		IdempotencyReplayed: replayed(outcome.reply),
-		Location:            "/v1/tasks/" + outcome.taskID.String(),
-		Response:            outcome.reply.Body,
+		IdempotencyReplayed: replayed(c.reply),
+		Location:            "/v1/tasks/" + c.taskID.String(),
+		Response:            c.reply.Body,
 	}, nil
 }
 

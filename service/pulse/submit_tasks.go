@@ -4,21 +4,19 @@ import (
 	"context"
 
 	"github.com/go-faster/jx"
+	"go.opentelemetry.io/otel/propagation"
 
+	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/service/internal/body"
+	"github.com/orbit-run/orbit/service/internal/combine"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
 // MaxItems is the largest number of tasks in one batch.
 const MaxItems = 1000
-
-// A transaction takes at most this many items and bytes; a larger item travels alone.
-const (
-	maxTogether      = 256
-	maxTogetherBytes = 4 << 20
-)
 
 // SubmitTasks accepts each item exactly as SubmitTask would, and answers them in order; a bad item harms no other. A key that stands twice
 // is one task: the later item is judged as a repeat of the earlier.
@@ -30,92 +28,74 @@ func (s *Service) SubmitTasks(ctx context.Context, req *api.SubmitTasksRequest) 
 	if n := len(req.Items); n < 1 || n > MaxItems {
 		return nil, fault.Invalid("/items", "length", "a batch has 1 to %d items, this one has %d", MaxItems, n)
 	}
-	scanned := body.From(ctx).Items
-	outcomes := make([]submitOutcome, len(req.Items))
-	items := make([]submitItem, len(req.Items))
-	first := map[string]int{}
-	var later, fresh []int
+	calls := make([]*submitCall, len(req.Items))
+	var open []*submitCall
+	trace := traceOf(ctx)
 	for i, raw := range req.Items {
-		if scanned[i].Faults != nil {
-			outcomes[i].err = scanned[i].Faults
-			continue
+		calls[i] = decodeSubmit(ctx, caller, trace, raw, i)
+		if calls[i].err == nil {
+			open = append(open, calls[i])
 		}
-		item, err := decodeSubmit(raw)
-		if err != nil {
-			outcomes[i].err = err
-			continue
-		}
-		item.try.Digest = scanned[i].Digest
-		items[i] = item
-		if _, twice := first[item.try.Key]; twice {
-			later = append(later, i)
-			continue
-		}
-		first[item.try.Key] = i
-		fresh = append(fresh, i)
 	}
-	s.submitChunks(ctx, caller, items, fresh, outcomes)
-	s.submitChunks(ctx, caller, items, later, outcomes)
-	return s.encodeSubmits(ctx, outcomes), nil
+	s.submitChunks(ctx, caller.NamespaceID, open)
+	return s.encodeSubmits(ctx, calls), nil
 }
 
-// submitChunks submits the items at the given places, as many together as fit in a transaction. Among repeats of a key that stand
-// more than twice, each goes in a transaction of its own order.
-func (s *Service) submitChunks(ctx context.Context, c platform.Caller, items []submitItem, places []int, outcomes []submitOutcome) {
-	for len(places) > 0 {
-		n, size, seen := 0, 0, map[string]bool{}
-		for n < len(places) && n < maxTogether {
-			item := items[places[n]]
-			size += len(item.req.Payload)
-			if n > 0 && (size > maxTogetherBytes || seen[item.try.Key]) {
+// submitChunks submits as many items together as fit in a transaction, in their order, and what could not be judged so one by one.
+func (s *Service) submitChunks(ctx context.Context, ns orbit.ID, calls []*submitCall) {
+	for len(calls) > 0 {
+		n, size := 0, 0
+		for n < len(calls) && n < combine.MaxItems {
+			size += len(calls[n].req.Payload)
+			if n > 0 && size > combine.MaxBytes {
 				break
 			}
-			seen[item.try.Key] = true
 			n++
 		}
-		chunk := make([]submitItem, n)
-		for k := range n {
-			chunk[k] = items[places[k]]
+		s.submitTogether(ns, calls[:n])
+		away := false
+		for _, c := range calls[:n] {
+			switch {
+			case !c.alone:
+			case away:
+				c.err = errUntried
+			default:
+				s.submitAlone(ctx, c)
+				away = c.err != nil && dbtx.IsAway(c.err) && !dbtx.IsLockWait(c.err)
+			}
 		}
-		for k, outcome := range s.submitTogether(ctx, c, chunk) {
-			outcomes[places[k]] = outcome
-		}
-		places = places[n:]
+		calls = calls[n:]
 	}
 }
 
 // decodeSubmit reads an item as a single submit is read.
-func decodeSubmit(raw jx.Raw) (submitItem, error) {
+func decodeSubmit(ctx context.Context, caller platform.Caller, trace propagation.MapCarrier, raw jx.Raw, place int) *submitCall {
 	var in api.SubmitItem
-	if err := in.Decode(jx.DecodeBytes(raw)); err != nil {
-		return submitItem{}, badItem(err)
+	if err := decodeItem(ctx, raw, place, &in); err != nil {
+		return &submitCall{err: err}
 	}
-	if err := in.Validate(); err != nil {
-		return submitItem{}, err
-	}
-	item := submitItem{
-		try: platform.Try{Key: in.IdempotencyKey},
+	c := &submitCall{
+		caller: caller, trace: trace, try: platform.Try{Key: in.IdempotencyKey, Digest: body.From(ctx).Items[place].Digest},
 		req: &api.SubmitTaskRequest{
 			QueueID: in.QueueID, Queue: in.Queue, Type: in.Type, Payload: in.Payload, PayloadVersion: in.PayloadVersion, Priority: in.Priority,
 			RunAt: in.RunAt, DelayMs: in.DelayMs, DeadlineAt: in.DeadlineAt, MaxAttempts: in.MaxAttempts,
 		},
 	}
-	if f := platform.CheckKey(item.try.Key); f != nil {
-		return item, f
+	if f := platform.CheckKey(c.try.Key); f != nil {
+		c.err = f
+	} else if f := c.check(); f != nil {
+		c.err = f
 	}
-	if f := item.check(); f != nil {
-		return item, f
-	}
-	return item, nil
+	return c
 }
 
 // encodeSubmits writes the reply by hand, because a receipt's stored bytes go into it unchanged.
-func (s *Service) encodeSubmits(ctx context.Context, outcomes []submitOutcome) jx.Raw {
+func (s *Service) encodeSubmits(ctx context.Context, calls []*submitCall) jx.Raw {
 	var e jx.Encoder
 	e.ObjStart()
 	e.FieldStart("items")
 	e.ArrStart()
-	for _, o := range outcomes {
+	for _, o := range calls {
 		e.ObjStart()
 		if o.err != nil {
 			p := s.Problem(ctx, o.err)

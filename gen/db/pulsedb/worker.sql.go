@@ -8,6 +8,7 @@ package pulsedb
 import (
 	"context"
 	"encoding/json"
+	"strings"
 	"time"
 
 	"github.com/orbit-run/orbit"
@@ -68,26 +69,32 @@ func (q *Queries) AdvanceSession(ctx context.Context, arg AdvanceSessionParams) 
 	return result.RowsAffected()
 }
 
-const BeatInstance = `-- name: BeatInstance :execrows
+const BeatInstances = `-- name: BeatInstances :execrows
 UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, heartbeat_at = ?
-WHERE namespace_id = ? AND id = ? AND epoch = ? AND state IN ('live', 'expired')
+WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state IN ('live', 'expired')
 `
 
-type BeatInstanceParams struct {
+type BeatInstancesParams struct {
 	NowAt       time.Time
 	NamespaceID orbit.ID
-	ID          orbit.ID
-	Epoch       int64
+	Ids         []orbit.ID
 }
 
-// live or expired → live. The session head is shared before: a superseded incarnation never gets here.
-func (q *Queries) BeatInstance(ctx context.Context, arg BeatInstanceParams) (int64, error) {
-	result, err := q.db.ExecContext(ctx, BeatInstance,
-		arg.NowAt,
-		arg.NamespaceID,
-		arg.ID,
-		arg.Epoch,
-	)
+// live or expired → live. The session heads are shared before: a superseded incarnation never gets here.
+func (q *Queries) BeatInstances(ctx context.Context, arg BeatInstancesParams) (int64, error) {
+	query := BeatInstances
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NowAt)
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.Ids) > 0 {
+		for _, v := range arg.Ids {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:ids*/?", strings.Repeat(",?", len(arg.Ids))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:ids*/?", "NULL", 1)
+	}
+	result, err := q.db.ExecContext(ctx, query, queryParams...)
 	if err != nil {
 		return 0, err
 	}
@@ -557,7 +564,7 @@ func (q *Queries) LockSessionByID(ctx context.Context, arg LockSessionByIDParams
 }
 
 const ShareFence = `-- name: ShareFence :one
-SELECT s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, i.queues
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
 FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
 WHERE i.namespace_id = ? AND i.id = ?
 FOR SHARE OF s
@@ -569,13 +576,13 @@ type ShareFenceParams struct {
 }
 
 type ShareFenceRow struct {
+	OwnInstanceID  orbit.ID
 	SessionID      orbit.ID
 	ActorID        orbit.ID
 	Epoch          int64
 	InstanceID     orbit.ID
 	AbandonedClaim int64
 	ClosedAt       *time.Time
-	Queues         json.RawMessage
 }
 
 // The fence of every worker call: shares the session head, so that no newer incarnation opens, none is closed and no claim is abandoned
@@ -584,15 +591,80 @@ func (q *Queries) ShareFence(ctx context.Context, arg ShareFenceParams) (ShareFe
 	row := q.db.QueryRowContext(ctx, ShareFence, arg.NamespaceID, arg.InstanceID)
 	var i ShareFenceRow
 	err := row.Scan(
+		&i.OwnInstanceID,
 		&i.SessionID,
 		&i.ActorID,
 		&i.Epoch,
 		&i.InstanceID,
 		&i.AbandonedClaim,
 		&i.ClosedAt,
-		&i.Queues,
 	)
 	return i, err
+}
+
+const ShareFences = `-- name: ShareFences :many
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
+FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE i.namespace_id = ? AND i.id IN (/*SLICE:instance_ids*/?)
+FOR SHARE OF s SKIP LOCKED
+`
+
+type ShareFencesParams struct {
+	NamespaceID orbit.ID
+	InstanceIds []orbit.ID
+}
+
+type ShareFencesRow struct {
+	OwnInstanceID  orbit.ID
+	SessionID      orbit.ID
+	ActorID        orbit.ID
+	Epoch          int64
+	InstanceID     orbit.ID
+	AbandonedClaim int64
+	ClosedAt       *time.Time
+}
+
+// As ShareFence, for several instances: a head that somebody holds is skipped, so that it stalls only its own worker's call.
+func (q *Queries) ShareFences(ctx context.Context, arg ShareFencesParams) ([]ShareFencesRow, error) {
+	query := ShareFences
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.InstanceIds) > 0 {
+		for _, v := range arg.InstanceIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:instance_ids*/?", strings.Repeat(",?", len(arg.InstanceIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:instance_ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ShareFencesRow
+	for rows.Next() {
+		var i ShareFencesRow
+		if err := rows.Scan(
+			&i.OwnInstanceID,
+			&i.SessionID,
+			&i.ActorID,
+			&i.Epoch,
+			&i.InstanceID,
+			&i.AbandonedClaim,
+			&i.ClosedAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const SupersedeInstance = `-- name: SupersedeInstance :execrows
