@@ -224,23 +224,27 @@ func TestPassesOfManyReplicasAtOnceEndEachAttemptOnce(t *testing.T) {
 	}
 }
 
-func TestOneHeldAttemptDoesNotKeepRecoveryFromTheOthers(t *testing.T) {
-	o := harness.Start(t, harness.Options{})
-	o.CreateQueue("mail", policy())
-	for range 3 {
-		submit(t, o, "mail")
-	}
-	w := openWorker(t, o, "w", "mail")
-	offers := []offer{w.run(), w.run(), w.run()}
-	release := holdRows(t, o, "pulse_attempts WHERE id = UNHEX(?)", offers[0].AttemptID)
-	o.StayFresh(6 * time.Second)
-	if n := o.Pass("recover_leases"); n != 2 {
-		t.Fatalf("%d leases lost beside a held one, want 2", n)
-	}
-	wantAttempt(t, o, offers[0].AttemptID, "running", "")
-	release()
-	if n := o.Pass("recover_leases"); n != 1 {
-		t.Fatalf("%d leases lost, want the one that was held", n)
+func TestOneHeldRowDoesNotKeepRecoveryFromTheOthers(t *testing.T) {
+	for held, rows := range map[string]string{"the attempt": "pulse_attempts WHERE id = UNHEX(?)", "its task": "pulse_tasks WHERE id = (SELECT task_id FROM pulse_attempts WHERE id = UNHEX(?))"} {
+		t.Run(held, func(t *testing.T) {
+			o := harness.Start(t, harness.Options{})
+			o.CreateQueue("mail", policy())
+			for range 3 {
+				submit(t, o, "mail")
+			}
+			w := openWorker(t, o, "w", "mail")
+			offers := []offer{w.run(), w.run(), w.run()}
+			release := holdRows(t, o, rows, offers[0].AttemptID)
+			o.StayFresh(6 * time.Second)
+			if n := o.Pass("recover_leases"); n != 2 {
+				t.Fatalf("%d leases lost beside a held one, want 2", n)
+			}
+			wantAttempt(t, o, offers[0].AttemptID, "running", "")
+			release()
+			if n := o.Pass("recover_leases"); n != 1 {
+				t.Fatalf("%d leases lost, want the one that was held", n)
+			}
+		})
 	}
 }
 

@@ -32,7 +32,7 @@ type demoCommand struct {
 	Dir         string `type:"existingdir" placeholder:"DIR" help:"Directory whose regular files are the tasks; Go's own source tree where it is missing. Symbolic links are not followed."`
 	RunDir      string `type:"path" default:".run" placeholder:"DIR" help:"Where pids, logs, the credential key and the demo's state are kept (${default})."`
 	Listen      string `default:"127.0.0.1:8080" placeholder:"ADDRESS" help:"Where to serve; another port of the same host where this one is taken (${default})."`
-	Concurrency int    `default:"8" help:"Files that each of the two workers reads at once (${default})."`
+	Concurrency int    `default:"32" help:"Files that each of the two workers reads at once (${default})."`
 }
 
 const (
@@ -40,6 +40,9 @@ const (
 	// demoPatience is how long nothing may happen: longer than a lost lease and a restart take together.
 	demoPatience = 90 * time.Second
 	demoBatch    = 1000
+
+	demoProbes        = 200
+	demoProbeInterval = 20 * time.Millisecond
 )
 
 func (c *demoCommand) Run(ctx commandContext, p *printer) (err error) {
@@ -49,7 +52,7 @@ func (c *demoCommand) Run(ctx commandContext, p *printer) (err error) {
 	}
 	summarised := false
 	defer func() { err = errors.Join(err, d.leave(summarised)) }()
-	for _, step := range []func(context.Context) error{d.serve, d.openQueue, d.startWorkers, d.work, d.stopWorkers} {
+	for _, step := range []func(context.Context) error{d.serve, d.openQueue, d.startWorkers, d.work, d.probe, d.stopWorkers} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -81,6 +84,7 @@ type demo struct {
 	remote  *client.Client
 	queueID string
 	tasks   []string     // ids, by the index of their file
+	probes  []string     // ids of the tasks that were submitted to idle workers
 	sent    atomic.Int64 // how many of them are accepted
 	server  *process
 	workers []*process // the one to be killed first
@@ -207,7 +211,7 @@ func (d *demo) serve(ctx context.Context) error {
 }
 
 func (d *demo) startServer(ctx context.Context) (err error) {
-	if d.server, err = startProcess(d.RunDir, "orbit", d.env, "serve", "--listen", d.Listen); err != nil {
+	if d.server, err = startProcess(d.RunDir, "orbit", d.env, "serve", "--listen", d.Listen, "--drain-delay", "0s"); err != nil {
 		return err
 	}
 	return d.server.awaitReady(ctx, d.url)
@@ -287,9 +291,7 @@ func (d *demo) submit(ctx context.Context) error {
 		paths := d.files.paths[from:min(from+demoBatch, len(d.files.paths))]
 		items := make([]client.Item, len(paths))
 		for i, path := range paths {
-			items[i] = client.Item{Key: d.key(path), Submission: client.Submission{
-				Queue: d.queueName(), Type: demoTaskType, Payload: client.JSON(demoFile{path}),
-			}}
+			items[i] = client.Item{Key: d.key(path), Submission: d.submission(path)}
 		}
 		results, err := d.remote.SubmitBatch(ctx, items)
 		if err != nil {
@@ -304,6 +306,10 @@ func (d *demo) submit(ctx context.Context) error {
 		d.sent.Add(int64(len(paths)))
 	}
 	return nil
+}
+
+func (d *demo) submission(path string) client.Submission {
+	return client.Submission{Queue: d.queueName(), Type: demoTaskType, Payload: client.JSON(demoFile{path})}
 }
 
 // work submits, breaks and mends, until nothing is left to do.
@@ -388,6 +394,37 @@ func (d *demo) done(ctx context.Context) (int, error) {
 	return max(sent-left, 0), nil
 }
 
+// probe submits tasks one by one to workers that have nothing to do, at a rate that they keep up with, and waits for their end: what
+// the time from submission to start is where no backlog hides it.
+func (d *demo) probe(ctx context.Context) error {
+	due := time.NewTicker(demoProbeInterval)
+	defer due.Stop()
+	bar := newProgress(d.p.err, "one by one", demoProbes)
+	for i := range demoProbes {
+		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.submission(d.files.paths[i%len(d.files.paths)]))
+		if err != nil {
+			return fmt.Errorf("submit one by one: %w", err)
+		}
+		d.probes = append(d.probes, receipt.TaskID)
+		bar.set(i + 1)
+		select {
+		case <-due.C:
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	total := int(d.sent.Add(demoProbes))
+	for last := time.Now(); ; {
+		done, err := d.done(ctx)
+		if err != nil || done == total {
+			return err
+		}
+		if err := d.wait(ctx, nil, last); err != nil {
+			return err
+		}
+	}
+}
+
 // killWorker ends one worker in the middle of its work with SIGKILL, and starts another.
 func (d *demo) killWorker(ctx context.Context, bar *progress) error {
 	victim := d.workers[0]
@@ -411,10 +448,10 @@ func (d *demo) freezeAtWork(ctx context.Context, w *process, name string) (held 
 		} else if err != nil {
 			return 0, err
 		}
-		if held, err = d.held(ctx, name); held > 0 || err != nil {
-			return held, err
+		if held, err = d.held(ctx, name); held > 0 {
+			return held, nil
 		}
-		if err := w.thaw(); err != nil {
+		if err := errors.Join(err, w.thaw()); err != nil {
 			return 0, err
 		}
 		select {

@@ -43,6 +43,8 @@ type demoSummary struct {
 	TasksPerSecond float64 `json:"tasks_per_second"`
 	WaitP50Ms      float64 `json:"submission_to_start_p50_ms"` // the backlog is part of it
 	WaitP99Ms      float64 `json:"submission_to_start_p99_ms"`
+	IdleP50Ms      float64 `json:"idle_submission_to_start_p50_ms"` // of tasks submitted one by one to idle workers
+	IdleP99Ms      float64 `json:"idle_submission_to_start_p99_ms"`
 	Broken         int     `json:"broken_invariants"`
 }
 
@@ -64,6 +66,7 @@ func (s *demoSummary) rows() [][]string {
 		{"time", fmt.Sprintf("%.1f s, breakages included", s.Seconds)},
 		{"tasks per second", fmt.Sprintf("%.0f", s.TasksPerSecond)},
 		{"submission to start, with the backlog", fmt.Sprintf("p50 %.0f ms, p99 %.0f ms", s.WaitP50Ms, s.WaitP99Ms)},
+		{fmt.Sprintf("the same for %d more, one by one", demoProbes), fmt.Sprintf("p50 %.1f ms, p99 %.1f ms", s.IdleP50Ms, s.IdleP99Ms)},
 		{"verify", verified},
 	}
 }
@@ -136,17 +139,45 @@ func (d *demo) compare(ctx context.Context) (*demoSummary, error) {
 	if err := context.Cause(ctx); err != nil {
 		return nil, err
 	}
-	return d.summarise(stories), nil
+	summary := d.summarise(stories)
+	return summary, d.addProbes(ctx, summary)
+}
+
+// addProbes adds the time to start of the tasks that were submitted one by one.
+func (d *demo) addProbes(ctx context.Context, s *demoSummary) error {
+	var waits []time.Duration
+	for _, id := range d.probes {
+		task, err := d.task(ctx, id)
+		if err != nil {
+			return err
+		}
+		attempts, err := collect(d.remote.Attempts(ctx, id), 0)
+		if err != nil {
+			return err
+		}
+		if wait, ok := new(demoSummary).count(taskStory{task: task, attempts: attempts}); ok {
+			waits = append(waits, wait)
+		}
+	}
+	slices.Sort(waits)
+	s.IdleP50Ms, s.IdleP99Ms = quantile(waits, 0.50), quantile(waits, 0.99)
+	return nil
+}
+
+func (d *demo) task(ctx context.Context, id string) (*api.Task, error) {
+	task, err := read(ctx, func(ctx context.Context) (*api.TaskHeaders, error) {
+		return d.remote.API.GetTask(ctx, api.GetTaskParams{TaskID: id})
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &task.Response, nil
 }
 
 func (d *demo) story(ctx context.Context, i int) (s taskStory, err error) {
-	task, err := read(ctx, func(ctx context.Context) (*api.TaskHeaders, error) {
-		return d.remote.API.GetTask(ctx, api.GetTaskParams{TaskID: d.tasks[i]})
-	})
-	if err != nil {
+	if s.task, err = d.task(ctx, d.tasks[i]); err != nil {
 		return s, err
 	}
-	s.task = &task.Response
 	if s.attempts, err = collect(d.remote.Attempts(ctx, d.tasks[i]), 0); err != nil {
 		return s, err
 	}

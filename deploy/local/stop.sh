@@ -18,14 +18,14 @@ for file in .run/*.pid; do
 	if is_ours "$pid"; then
 		echo "stopping orbit, process $pid"
 		kill -TERM "$pid"
-		for ((i = 0; i < 300; i++)); do
+		for ((i = 0; i < 450; i++)); do
 			if ! is_ours "$pid"; then
 				break
 			fi
 			sleep 0.1
 		done
 		if is_ours "$pid"; then
-			echo "it did not end within 30 seconds: killed" >&2
+			echo "it did not end within 45 seconds: killed" >&2
 			kill -KILL "$pid"
 		fi
 	fi

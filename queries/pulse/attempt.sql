@@ -99,12 +99,14 @@ SELECT * FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id)
 -- name: CountEvidence :one
 SELECT COUNT(*) FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id = ?;
 
--- name: ListAttemptIDs :many
--- Walks uq_pulse_attempts_generation.
-SELECT id FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND task_id IN (sqlc.slice(task_ids));
+-- name: LockAttemptIDs :many
+-- Walks uq_pulse_attempts_generation. Held, so that no late result is kept for what is being removed.
+SELECT id FROM pulse_attempts FORCE INDEX (uq_pulse_attempts_generation)
+WHERE namespace_id = sqlc.arg(namespace_id) AND task_id IN (sqlc.slice(task_ids)) FOR UPDATE;
 
 -- name: DeleteEvidence :execrows
-DELETE FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
+-- Without the hint a small table is scanned, and whatever is held in it waited for.
+DELETE /*+ INDEX(pulse_attempt_evidence uq_pulse_attempt_evidence_digest) */ FROM pulse_attempt_evidence WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));
 
 -- name: DeleteReceipts :execrows
 DELETE FROM pulse_attempt_receipts WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/loop"
 )
 
@@ -67,4 +68,24 @@ func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
 		}
 	}
 	return woken, nil
+}
+
+// parts moves ids together or, if a row of theirs is held for too long, each by itself: a held one is passed over and harms no other.
+func parts(ids []orbit.ID, move func(ids []orbit.ID) (int, error)) (int, error) {
+	n, err := move(ids)
+	switch {
+	case !dbtx.IsLockWait(err):
+		return n, err
+	case len(ids) == 1:
+		return 0, nil
+	}
+	moved := 0
+	for i := range ids {
+		n, err := parts(ids[i:i+1], move)
+		moved += n
+		if err != nil {
+			return moved, err
+		}
+	}
+	return moved, nil
 }

@@ -52,9 +52,16 @@ func (s *Service) RecoverLeases(ctx context.Context) (int, error) {
 	return moved, nil
 }
 
-// endLive ends live attempts of a namespace as decide says, in one transaction. Attempts that are held elsewhere, or over, or that decide
-// leaves alone, are skipped: the next pass sees them again.
-func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide func(e ending, now time.Time, fresh time.Duration) (ending, bool)) (int, error) {
+// judge says what becomes of a live attempt, at a time and by a replica that has been fresh for so long; false leaves it alone.
+type judge func(e ending, now time.Time, fresh time.Duration) (ending, bool)
+
+// endLive ends live attempts of a namespace as decide says. Those that are held elsewhere, or over, or that decide leaves alone, are
+// skipped: the next pass sees them again.
+func (s *Service) endLive(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide judge) (int, error) {
+	return parts(ids, func(ids []orbit.ID) (int, error) { return s.endTogether(ctx, op, ns, ids, decide) })
+}
+
+func (s *Service) endTogether(ctx context.Context, op string, ns orbit.ID, ids []orbit.ID, decide judge) (int, error) {
 	moved := 0
 	err := s.Batch.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error {
 		moved = 0

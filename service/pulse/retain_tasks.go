@@ -26,7 +26,7 @@ func (s *Service) RetainTasks(ctx context.Context) (int, error) {
 		for i, r := range group {
 			ids[i] = r.ID
 		}
-		n, err := s.removeTasks(ctx, group[0].NamespaceID, ids)
+		n, err := parts(ids, func(ids []orbit.ID) (int, error) { return s.removeTasks(ctx, group[0].NamespaceID, ids) })
 		moved += n
 		if err != nil {
 			return moved, err
@@ -44,7 +44,7 @@ func (s *Service) removeTasks(ctx context.Context, ns orbit.ID, ids []orbit.ID) 
 		if err != nil || removed == 0 {
 			return err
 		}
-		attempts, err := q.ListAttemptIDs(ctx, pulsedb.ListAttemptIDsParams{NamespaceID: ns, TaskIds: held})
+		attempts, err := q.LockAttemptIDs(ctx, pulsedb.LockAttemptIDsParams{NamespaceID: ns, TaskIds: held})
 		if err != nil {
 			return err
 		}

@@ -90,7 +90,7 @@ func (q *Queries) DeleteAttempts(ctx context.Context, arg DeleteAttemptsParams) 
 }
 
 const DeleteEvidence = `-- name: DeleteEvidence :execrows
-DELETE FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id IN (/*SLICE:attempt_ids*/?)
+DELETE /*+ INDEX(pulse_attempt_evidence uq_pulse_attempt_evidence_digest) */ FROM pulse_attempt_evidence WHERE namespace_id = ? AND attempt_id IN (/*SLICE:attempt_ids*/?)
 `
 
 type DeleteEvidenceParams struct {
@@ -98,6 +98,7 @@ type DeleteEvidenceParams struct {
 	AttemptIds  []orbit.ID
 }
 
+// Without the hint a small table is scanned, and whatever is held in it waited for.
 func (q *Queries) DeleteEvidence(ctx context.Context, arg DeleteEvidenceParams) (int64, error) {
 	query := DeleteEvidence
 	var queryParams []interface{}
@@ -521,50 +522,6 @@ func (q *Queries) InsertReceipt(ctx context.Context, arg InsertReceiptParams) er
 	return err
 }
 
-const ListAttemptIDs = `-- name: ListAttemptIDs :many
-SELECT id FROM pulse_attempts WHERE namespace_id = ? AND task_id IN (/*SLICE:task_ids*/?)
-`
-
-type ListAttemptIDsParams struct {
-	NamespaceID orbit.ID
-	TaskIds     []orbit.ID
-}
-
-// Walks uq_pulse_attempts_generation.
-func (q *Queries) ListAttemptIDs(ctx context.Context, arg ListAttemptIDsParams) ([]orbit.ID, error) {
-	query := ListAttemptIDs
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.NamespaceID)
-	if len(arg.TaskIds) > 0 {
-		for _, v := range arg.TaskIds {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:task_ids*/?", strings.Repeat(",?", len(arg.TaskIds))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:task_ids*/?", "NULL", 1)
-	}
-	rows, err := q.db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []orbit.ID
-	for rows.Next() {
-		var id orbit.ID
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		items = append(items, id)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ListAttemptsByID = `-- name: ListAttemptsByID :many
 SELECT namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats, lease_ms, lease_until, live_instance_id, live_queue_id, cancel_requested_at, progress, offered_at, started_at, ended_at, end_code, end_message FROM pulse_attempts WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?)
 `
@@ -799,6 +756,51 @@ func (q *Queries) LockAttempt(ctx context.Context, arg LockAttemptParams) (Pulse
 		&i.EndMessage,
 	)
 	return i, err
+}
+
+const LockAttemptIDs = `-- name: LockAttemptIDs :many
+SELECT id FROM pulse_attempts FORCE INDEX (uq_pulse_attempts_generation)
+WHERE namespace_id = ? AND task_id IN (/*SLICE:task_ids*/?) FOR UPDATE
+`
+
+type LockAttemptIDsParams struct {
+	NamespaceID orbit.ID
+	TaskIds     []orbit.ID
+}
+
+// Walks uq_pulse_attempts_generation. Held, so that no late result is kept for what is being removed.
+func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) ([]orbit.ID, error) {
+	query := LockAttemptIDs
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.TaskIds) > 0 {
+		for _, v := range arg.TaskIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:task_ids*/?", strings.Repeat(",?", len(arg.TaskIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:task_ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []orbit.ID
+	for rows.Next() {
+		var id orbit.ID
+		if err := rows.Scan(&id); err != nil {
+			return nil, err
+		}
+		items = append(items, id)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const LockAttempts = `-- name: LockAttempts :many

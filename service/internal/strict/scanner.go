@@ -52,7 +52,7 @@ func (s *scanner) value() bool {
 	floor := len(s.open)
 	for {
 		mark := len(s.out)
-		more, ok := false, true
+		var more, ok bool
 		switch c := s.peek(); c {
 		case '{', '[':
 			more, ok = s.enter()
