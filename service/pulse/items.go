@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	"errors"
 	"slices"
+	"time"
 
 	"github.com/go-faster/jx"
 	"github.com/ogen-go/ogen/ogenerrors"
@@ -102,17 +103,17 @@ func checkCount(n, least int) error {
 }
 
 // errSkipped marks an item whose row somebody else holds.
-var errSkipped = fault.New(fault.Unavailable, "the attempt is being changed by another call; try again")
+var errSkipped = &fault.Fault{Code: fault.Unavailable, Detail: "the attempt is being changed by another call; try again", RetryAfter: time.Second}
 
 // errUntried marks the items after one that found the database away: one wait for it is enough for a call.
-var errUntried = fault.New(fault.Unavailable, "the database cannot be reached and nothing was done; try again")
+var errUntried = &fault.Fault{Code: fault.Unavailable, Detail: "the database cannot be reached and nothing was done; try again", RetryAfter: time.Second}
 
 // whenHeld is what becomes of an item whose row somebody else holds.
 type whenHeld bool
 
 const (
 	waitsAlone whenHeld = true  // for the row, in the single lane, after the others
-	comesAgain whenHeld = false // the caller repeats it anyway
+	comesAgain whenHeld = false // the caller repeats it anyway; only the single item of a call waits
 )
 
 // workerOp is an operation on attempts, written once for a batch of calls: concurrent calls of a namespace share a transaction.
@@ -125,6 +126,7 @@ type workerOp struct {
 
 func newWorkerOp(s *Service, name string, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error) *workerOp {
 	op := &workerOp{name: name, held: held, judge: judge}
+	op.calls.Patience = patience
 	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall) { s.together(op, namespaceID, calls) }
 	return op
 }
@@ -167,7 +169,7 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 var errAlone = errors.New("judged alone")
 
 func (op *workerOp) goesAlone(i *item) bool {
-	return errors.Is(i.err, errAlone) || errors.Is(i.err, errSkipped) && op.held == waitsAlone
+	return errors.Is(i.err, errAlone) || errors.Is(i.err, errSkipped) && (op.held == waitsAlone || len(i.call.items) == 1)
 }
 
 // together judges calls of a namespace in one transaction, where each attempt stands once. A transaction that failed before its commit

@@ -42,8 +42,8 @@ type Service struct {
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
 	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
-	s.submits = &combine.Combiner[*submitCall]{Run: s.submitTogether}
-	s.claims = &combine.Combiner[*claimCall]{Run: s.claimTogether}
+	s.submits = &combine.Combiner[*submitCall]{Patience: patience, Run: s.submitTogether}
+	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
 	s.beats = newWorkerOp(&s, "heartbeatAttempts", comesAgain, s.beat)
 	s.finishes = newWorkerOp(&s, "finishAttempts", waitsAlone, s.finish)
@@ -56,6 +56,8 @@ const (
 	HeartbeatInterval = 10 * time.Second
 	// silence is after how long without a sign of life an instance is shown as expired; its leases end by themselves.
 	silence = 60 * time.Second
+	// patience is after how long a batch that is stuck no longer holds up the next.
+	patience = 100 * time.Millisecond
 	// maxText bounds what is kept of error messages and reasons, in bytes.
 	maxText = 4096
 )

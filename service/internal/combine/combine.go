@@ -3,6 +3,7 @@ package combine
 
 import (
 	"sync"
+	"time"
 
 	"github.com/orbit-run/orbit"
 )
@@ -25,17 +26,23 @@ type Call[T any] struct {
 }
 
 // Combiner gathers calls while a batch runs, and runs what has gathered as the next batch: one batch at a time, so that batches grow with the load and
-// a lone call never waits. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
+// a lone call never waits. A batch that takes longer than Patience, its connection stuck for one, holds up nobody but itself: another goes ahead
+// beside it. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
 // MaxBytes bytes, but a single larger call travels alone.
 type Combiner[T any] struct {
 	// Run executes a batch. It answers through Work and must not keep it.
 	Run func(namespaceID orbit.ID, batch []T)
+	// Patience is after how long the next batch no longer waits for one that runs.
+	Patience time.Duration
 
 	mu      sync.Mutex
-	running bool
+	leader  *leader    // whose turn it is to run batches; nil if nobody's
 	turns   []orbit.ID // namespaces with waiting calls, the next first
 	waiting map[orbit.ID][]entry[T]
 }
+
+// leader is a goroutine that runs batches for as long as it is the combiner's.
+type leader struct{ _ byte }
 
 type entry[T any] struct {
 	call Call[T]
@@ -53,25 +60,41 @@ func (c *Combiner[T]) Do(call Call[T]) {
 		c.turns = append(c.turns, call.NamespaceID)
 	}
 	c.waiting[call.NamespaceID] = append(c.waiting[call.NamespaceID], e)
-	lead := !c.running
-	c.running = true
+	c.follow()
 	c.mu.Unlock()
-	if lead {
-		go c.lead()
-	}
 	if p, panicked := <-e.done; panicked {
 		panic(p)
 	}
 }
 
-// lead runs batches until nothing waits.
-func (c *Combiner[T]) lead() {
+// follow starts a leader if calls wait and nobody leads. The caller holds mu.
+func (c *Combiner[T]) follow() {
+	if c.leader == nil && len(c.turns) > 0 {
+		c.leader = new(leader)
+		go c.lead(c.leader)
+	}
+}
+
+// lead runs batches until nothing waits, or another leads.
+func (c *Combiner[T]) lead(self *leader) {
 	for {
-		namespaceID, batch := c.next()
+		namespaceID, batch := c.next(self)
 		if len(batch) == 0 {
 			return
 		}
+		late := time.AfterFunc(c.Patience, func() { c.pass(self) })
 		c.run(namespaceID, batch)
+		late.Stop()
+	}
+}
+
+// pass takes the lead from one whose batch takes too long.
+func (c *Combiner[T]) pass(from *leader) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if c.leader == from {
+		c.leader = nil
+		c.follow()
 	}
 }
 
@@ -96,12 +119,15 @@ func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T]) {
 	}
 }
 
-// next takes the next namespace's batch; with none it ends the lead.
-func (c *Combiner[T]) next() (orbit.ID, []entry[T]) {
+// next takes the next namespace's batch for the leader. With none its lead ends; to one that no longer leads it gives none.
+func (c *Combiner[T]) next(self *leader) (orbit.ID, []entry[T]) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	if c.leader != self {
+		return orbit.ID{}, nil
+	}
 	if len(c.turns) == 0 {
-		c.running = false
+		c.leader = nil
 		return orbit.ID{}, nil
 	}
 	namespaceID := c.turns[0]

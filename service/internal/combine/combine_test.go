@@ -17,7 +17,7 @@ func blocked(t *testing.T) (c *Combiner[*work], batches *[][]*work, release func
 	started, gate := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	batches = &[][]*work{}
-	c = &Combiner[*work]{Run: func(_ orbit.ID, batch []*work) {
+	c = &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work) {
 		once.Do(func() { close(started); <-gate })
 		*batches = append(*batches, batch)
 		for _, w := range batch {
@@ -116,7 +116,7 @@ func TestACallWhoseCallerIsGoneIsDropped(t *testing.T) {
 
 func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 	runs := 0
-	c := &Combiner[*work]{Run: func(orbit.ID, []*work) { runs++ }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { runs++ }}
 	for range 100 {
 		c.Do(Call[*work]{Items: 1, Work: &work{}})
 	}
@@ -126,7 +126,7 @@ func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 }
 
 func TestAPanicIsThatOfTheCallers(t *testing.T) {
-	c := &Combiner[*work]{Run: func(orbit.ID, []*work) { panic("broken") }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { panic("broken") }}
 	for range 2 {
 		func() {
 			defer func() {
@@ -136,5 +136,33 @@ func TestAPanicIsThatOfTheCallers(t *testing.T) {
 			}()
 			c.Do(Call[*work]{Items: 1, Work: &work{}})
 		}()
+	}
+}
+
+func TestAStuckBatchHoldsUpNobodyElse(t *testing.T) {
+	stuck, release := &work{}, make(chan struct{})
+	c := &Combiner[*work]{Patience: time.Millisecond, Run: func(_ orbit.ID, batch []*work) {
+		if batch[0] == stuck {
+			<-release
+		}
+		for _, w := range batch {
+			w.answered.Store(true)
+		}
+	}}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.Do(Call[*work]{Items: 1, Work: stuck}) })
+	for range 50 {
+		c.Do(Call[*work]{Items: 1, Work: &work{}})
+	}
+	close(release)
+	wg.Wait()
+	if !stuck.answered.Load() {
+		t.Fatal("the stuck call was not answered")
+	}
+	c.Do(Call[*work]{Items: 1, Work: &work{}})
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if len(c.turns) != 0 || len(c.waiting) != 0 {
+		t.Fatalf("calls are left: %v", c.waiting)
 	}
 }
