@@ -192,7 +192,7 @@ func (d *demo) migrate(ctx context.Context) error {
 
 // serve starts the server at an address that it keeps when it is started again.
 func (d *demo) serve(ctx context.Context) error {
-	address, err := fixedAddress(d.Listen)
+	address, err := fixedAddress(ctx, d.Listen)
 	if err != nil {
 		return err
 	}
@@ -218,8 +218,8 @@ func (d *demo) startServer(ctx context.Context) (err error) {
 }
 
 // fixedAddress is the address itself, or one with another port where that one is taken.
-func fixedAddress(address string) (string, error) {
-	listener, err := net.Listen("tcp", freeAddress(address))
+func fixedAddress(ctx context.Context, address string) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", freeAddress(address))
 	if err != nil {
 		return "", err
 	}
@@ -291,7 +291,7 @@ func (d *demo) submit(ctx context.Context) error {
 		paths := d.files.paths[from:min(from+demoBatch, len(d.files.paths))]
 		items := make([]client.Item, len(paths))
 		for i, path := range paths {
-			items[i] = client.Item{Key: d.key(path), Submission: d.submission(path)}
+			items[i] = client.Item{Key: d.key(path), Submission: d.digestTask(path)}
 		}
 		results, err := d.remote.SubmitBatch(ctx, items)
 		if err != nil {
@@ -308,19 +308,28 @@ func (d *demo) submit(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) submission(path string) client.Submission {
+func (d *demo) digestTask(path string) client.Submission {
 	return client.Submission{Queue: d.queueName(), Type: demoTaskType, Payload: client.JSON(demoFile{path})}
+}
+
+// submission is the submitting of all tasks, under way or ended.
+type submission struct {
+	ended chan struct{} // closed when it has; then err says how
+	err   error
 }
 
 // work submits, breaks and mends, until nothing is left to do.
 func (d *demo) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	submitted := make(chan error, 1)
-	go func() { submitted <- d.submit(ctx) }()
+	s := submission{ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		s.err = d.submit(ctx)
+	}()
 	defer func() {
 		cancel()
-		<-submitted
+		<-s.ended
 	}()
 
 	total := len(d.files.paths)
@@ -344,26 +353,24 @@ func (d *demo) work(ctx context.Context) error {
 			continue
 		}
 		if done == total {
-			err := <-submitted
-			submitted <- nil
-			return err
+			<-s.ended
+			return s.err
 		}
-		if err := d.wait(ctx, submitted, last); err != nil {
+		if err := d.wait(ctx, &s, last); err != nil {
 			return err
 		}
 	}
 }
 
 // wait lets a moment pass. It is an error if submitting has failed, or nothing has happened for too long.
-func (d *demo) wait(ctx context.Context, submitted chan error, last time.Time) error {
+func (d *demo) wait(ctx context.Context, s *submission, last time.Time) error {
 	if time.Since(last) > demoPatience {
 		return fmt.Errorf("no task has ended for %s; the logs are in %s", demoPatience, d.RunDir)
 	}
 	select {
-	case err := <-submitted:
-		submitted <- err
-		if err != nil {
-			return err
+	case <-s.ended:
+		if s.err != nil {
+			return s.err
 		}
 	default:
 	}
@@ -401,7 +408,7 @@ func (d *demo) probe(ctx context.Context) error {
 	defer due.Stop()
 	bar := newProgress(d.p.err, "one by one", demoProbes)
 	for i := range demoProbes {
-		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.submission(d.files.paths[i%len(d.files.paths)]))
+		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.digestTask(d.files.paths[i%len(d.files.paths)]))
 		if err != nil {
 			return fmt.Errorf("submit one by one: %w", err)
 		}
@@ -419,7 +426,7 @@ func (d *demo) probe(ctx context.Context) error {
 		if err != nil || done == total {
 			return err
 		}
-		if err := d.wait(ctx, nil, last); err != nil {
+		if err := d.wait(ctx, &submission{}, last); err != nil {
 			return err
 		}
 	}
