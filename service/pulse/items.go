@@ -191,7 +191,7 @@ func hold(ctx context.Context, q *pulsedb.Queries, c call, items []*item) (map[*
 	for _, r := range rows {
 		byID[r.ID] = r
 	}
-	var absent []*item
+	var absent, refused []*item
 	held := make(map[*item]pulsedb.PulseAttempt, len(rows))
 	for _, i := range items {
 		row, ok := byID[i.attemptID]
@@ -199,12 +199,37 @@ func hold(ctx context.Context, q *pulsedb.Queries, c call, items []*item) (map[*
 		case !ok:
 			absent = append(absent, i)
 		case row.TokenDigest != i.token || row.InstanceID != c.instanceID || row.Epoch != c.epoch:
-			i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
+			refused = append(refused, i)
 		default:
 			held[i] = row
 		}
 	}
+	if err := refuseTokens(ctx, q, c.caller, refused, byID); err != nil {
+		return nil, err
+	}
 	return held, explainAbsent(ctx, q, ns, absent)
+}
+
+// refuseTokens answers items whose token is not that of their attempt. Who does not see the attempt's queue is not told that there is one.
+func refuseTokens(ctx context.Context, q *pulsedb.Queries, c platform.Caller, items []*item, byID map[orbit.ID]pulsedb.PulseAttempt) error {
+	if len(items) == 0 {
+		return nil
+	}
+	refs := make([]queueRef, len(items))
+	for k, i := range items {
+		refs[k].id = byID[i.attemptID].QueueID
+	}
+	queues, err := findQueues(ctx, q, c, refs)
+	if err != nil {
+		return err
+	}
+	for k, i := range items {
+		i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
+		if queues[k] == nil {
+			i.err = fault.Missing(kindAttempt)
+		}
+	}
+	return nil
 }
 
 // lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a single one it waits for.
