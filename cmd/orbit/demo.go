@@ -169,8 +169,13 @@ func (d *demo) migrate(ctx context.Context) error {
 	if _, err := os.Stat(d.keyFile()); err == nil {
 		return nil
 	}
+	return d.makeKey(ctx)
+}
+
+// makeKey makes a credential that may do everything, and keeps its key.
+func (d *demo) makeKey(ctx context.Context) error {
 	var key string
-	err = d.withHost(ctx, func(h service.Host) error {
+	err := d.withHost(ctx, func(h service.Host) error {
 		issued, err := h.Bootstrap(ctx, service.Bootstrap{})
 		if err != nil { // there are credentials already: one more
 			n, notFound := h.Namespace(ctx, "default/default")
@@ -200,14 +205,21 @@ func (d *demo) serve(ctx context.Context) error {
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}
-	d.remote, err = remoteSettings{Server: d.url, KeyFile: d.keyFile()}.client()
-	if err != nil {
+	err = d.connect(ctx)
+	if client.HasCode(err, client.CodeUnauthenticated) {
+		d.p.hint("the key in %s is of another database, or ended; making a new one", d.keyFile())
+		err = errors.Join(d.makeKey(ctx), d.connect(ctx))
+	}
+	return err
+}
+
+// connect proves that the key works.
+func (d *demo) connect(ctx context.Context) (err error) {
+	if d.remote, err = (remoteSettings{Server: d.url, KeyFile: d.keyFile()}).client(); err != nil {
 		return err
 	}
-	if _, err := d.remote.Credential(ctx); err != nil {
-		return fmt.Errorf("the key in %s: %w", d.keyFile(), err)
-	}
-	return nil
+	_, err = d.remote.Credential(ctx)
+	return err
 }
 
 func (d *demo) startServer(ctx context.Context) (err error) {
