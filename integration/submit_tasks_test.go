@@ -327,3 +327,44 @@ func TestLargeItemsOfABatchAreAccepted(t *testing.T) {
 		}
 	}
 }
+
+// A try that holds a key of its own, and others that are done, send no stranger's batch to the single lane, however small or large the tables are.
+func TestABatchIsOneTransactionBesideStrangers(t *testing.T) {
+	for _, done := range []int{0, 60, 1000} {
+		t.Run(fmt.Sprint("after ", done, " tasks"), func(t *testing.T) {
+			o := harness.Start(t, harness.Options{})
+			wired, w := addWired(t, o, harness.Options{})
+			asked := &recorder{}
+			recorded := o.AddReplica(harness.Options{Between: harness.Around(asked.around)})
+			o.CreateQueue("q", nil)
+			if done > 0 {
+				submitMany(t, o, "q", done)
+			}
+			commit := w.stop(harness.Commit)
+			stranger := send(t, wired.URL, o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key("m-stranger"))
+			within(t, commit.reached, "the stranger to be before its commit")
+			var items []string
+			for i := range 80 {
+				late := ""
+				if i%2 == 1 {
+					late = `,"deadline_at":"2001-01-01T00:00:00Z"`
+				}
+				items = append(items, fmt.Sprintf(`{"queue":"q","type":"t","idempotency_key":"%c-%d"%s}`, 'a'+i%26, i, late))
+			}
+			for i, r := range submitBatch(t, o, recorded.URL, items...) {
+				if want := 201 + 199*(i%2); r.Status != want {
+					t.Errorf("item %d answered %d, want %d", i, r.Status, want)
+				}
+			}
+			commit.goOn()
+			stranger().Want(t, 201)
+			ran := map[string]int{}
+			for _, name := range asked.take() {
+				ran[name]++
+			}
+			if ran["BEGIN"] != 1 || ran["COMMIT"] != 1 || ran["ForgetKeys"] != 1 {
+				t.Errorf("it took %v", ran)
+			}
+		})
+	}
+}

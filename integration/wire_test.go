@@ -73,7 +73,7 @@ func (w *wire) take(s harness.Statement) *stoppedStatement {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for i, hit := range w.stopped {
-		if isStatement(s, hit.at) {
+		if s.Name() == string(hit.at) {
 			w.stopped = append(w.stopped[:i:i], w.stopped[i+1:]...)
 			return hit
 		}

@@ -169,8 +169,13 @@ func (d *demo) migrate(ctx context.Context) error {
 	if _, err := os.Stat(d.keyFile()); err == nil {
 		return nil
 	}
+	return d.makeKey(ctx)
+}
+
+// makeKey makes a credential that may do everything, and keeps its key.
+func (d *demo) makeKey(ctx context.Context) error {
 	var key string
-	err = d.withHost(ctx, func(h service.Host) error {
+	err := d.withHost(ctx, func(h service.Host) error {
 		issued, err := h.Bootstrap(ctx, service.Bootstrap{})
 		if err != nil { // there are credentials already: one more
 			n, notFound := h.Namespace(ctx, "default/default")
@@ -192,7 +197,7 @@ func (d *demo) migrate(ctx context.Context) error {
 
 // serve starts the server at an address that it keeps when it is started again.
 func (d *demo) serve(ctx context.Context) error {
-	address, err := fixedAddress(d.Listen)
+	address, err := fixedAddress(ctx, d.Listen)
 	if err != nil {
 		return err
 	}
@@ -200,14 +205,21 @@ func (d *demo) serve(ctx context.Context) error {
 	if err := d.startServer(ctx); err != nil {
 		return err
 	}
-	d.remote, err = remoteSettings{Server: d.url, KeyFile: d.keyFile()}.client()
-	if err != nil {
+	err = d.connect(ctx)
+	if client.HasCode(err, client.CodeUnauthenticated) {
+		d.p.hint("the key in %s is of another database, or ended; making a new one", d.keyFile())
+		err = errors.Join(d.makeKey(ctx), d.connect(ctx))
+	}
+	return err
+}
+
+// connect proves that the key works.
+func (d *demo) connect(ctx context.Context) (err error) {
+	if d.remote, err = (remoteSettings{Server: d.url, KeyFile: d.keyFile()}).client(); err != nil {
 		return err
 	}
-	if _, err := d.remote.Credential(ctx); err != nil {
-		return fmt.Errorf("the key in %s: %w", d.keyFile(), err)
-	}
-	return nil
+	_, err = d.remote.Credential(ctx)
+	return err
 }
 
 func (d *demo) startServer(ctx context.Context) (err error) {
@@ -218,8 +230,8 @@ func (d *demo) startServer(ctx context.Context) (err error) {
 }
 
 // fixedAddress is the address itself, or one with another port where that one is taken.
-func fixedAddress(address string) (string, error) {
-	listener, err := net.Listen("tcp", freeAddress(address))
+func fixedAddress(ctx context.Context, address string) (string, error) {
+	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", freeAddress(address))
 	if err != nil {
 		return "", err
 	}
@@ -291,7 +303,7 @@ func (d *demo) submit(ctx context.Context) error {
 		paths := d.files.paths[from:min(from+demoBatch, len(d.files.paths))]
 		items := make([]client.Item, len(paths))
 		for i, path := range paths {
-			items[i] = client.Item{Key: d.key(path), Submission: d.submission(path)}
+			items[i] = client.Item{Key: d.key(path), Submission: d.digestTask(path)}
 		}
 		results, err := d.remote.SubmitBatch(ctx, items)
 		if err != nil {
@@ -308,19 +320,28 @@ func (d *demo) submit(ctx context.Context) error {
 	return nil
 }
 
-func (d *demo) submission(path string) client.Submission {
+func (d *demo) digestTask(path string) client.Submission {
 	return client.Submission{Queue: d.queueName(), Type: demoTaskType, Payload: client.JSON(demoFile{path})}
+}
+
+// submission is the submitting of all tasks, under way or ended.
+type submission struct {
+	ended chan struct{} // closed when it has; then err says how
+	err   error
 }
 
 // work submits, breaks and mends, until nothing is left to do.
 func (d *demo) work(ctx context.Context) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	submitted := make(chan error, 1)
-	go func() { submitted <- d.submit(ctx) }()
+	s := submission{ended: make(chan struct{})}
+	go func() {
+		defer close(s.ended)
+		s.err = d.submit(ctx)
+	}()
 	defer func() {
 		cancel()
-		<-submitted
+		<-s.ended
 	}()
 
 	total := len(d.files.paths)
@@ -344,26 +365,24 @@ func (d *demo) work(ctx context.Context) error {
 			continue
 		}
 		if done == total {
-			err := <-submitted
-			submitted <- nil
-			return err
+			<-s.ended
+			return s.err
 		}
-		if err := d.wait(ctx, submitted, last); err != nil {
+		if err := d.wait(ctx, &s, last); err != nil {
 			return err
 		}
 	}
 }
 
 // wait lets a moment pass. It is an error if submitting has failed, or nothing has happened for too long.
-func (d *demo) wait(ctx context.Context, submitted chan error, last time.Time) error {
+func (d *demo) wait(ctx context.Context, s *submission, last time.Time) error {
 	if time.Since(last) > demoPatience {
 		return fmt.Errorf("no task has ended for %s; the logs are in %s", demoPatience, d.RunDir)
 	}
 	select {
-	case err := <-submitted:
-		submitted <- err
-		if err != nil {
-			return err
+	case <-s.ended:
+		if s.err != nil {
+			return s.err
 		}
 	default:
 	}
@@ -401,7 +420,7 @@ func (d *demo) probe(ctx context.Context) error {
 	defer due.Stop()
 	bar := newProgress(d.p.err, "one by one", demoProbes)
 	for i := range demoProbes {
-		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.submission(d.files.paths[i%len(d.files.paths)]))
+		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.digestTask(d.files.paths[i%len(d.files.paths)]))
 		if err != nil {
 			return fmt.Errorf("submit one by one: %w", err)
 		}
@@ -419,7 +438,7 @@ func (d *demo) probe(ctx context.Context) error {
 		if err != nil || done == total {
 			return err
 		}
-		if err := d.wait(ctx, nil, last); err != nil {
+		if err := d.wait(ctx, &submission{}, last); err != nil {
 			return err
 		}
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/integration/harness"
 	"github.com/orbit-run/orbit/sdk/go/api"
 )
@@ -264,6 +265,11 @@ func endServer(t *testing.T, runDir string) {
 
 func TestDemo(t *testing.T) {
 	dir, runDir := demoFixture(t)
+	// A key that some other database gave: a new one takes its place.
+	foreign := orbit.NewCredentialKey(orbit.NewID(time.Now()), orbit.NewID(time.Now())).Text()
+	if err := os.WriteFile(filepath.Join(runDir, "key"), []byte(foreign), 0o600); err != nil {
+		t.Fatal(err)
+	}
 	var s demoSummary
 	o := program("demo", "--dir", dir, "--run-dir", runDir, "--listen", "127.0.0.1:0", "-o", "json")
 	o.json(t, &s)

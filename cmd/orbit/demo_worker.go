@@ -37,7 +37,6 @@ func (c *demoWorkerCommand) Run(ctx commandContext, p *printer) error {
 	if err != nil {
 		return err
 	}
-	defer root.Close()
 	w := worker.New(remote, worker.Config{
 		Queues: []string{c.Queue}, Concurrency: c.Concurrency, Name: c.Name, Version: thisBuild().Version,
 		Logger: slog.New(slog.NewJSONHandler(p.err, nil)),
@@ -45,7 +44,7 @@ func (c *demoWorkerCommand) Run(ctx commandContext, p *printer) error {
 	worker.HandleJSON(w, demoTaskType, func(_ context.Context, _ *worker.Task, in demoFile) (fileDigest, error) {
 		return digestUnder(root, in.Path)
 	})
-	return w.Run(ctx)
+	return errors.Join(w.Run(ctx), root.Close())
 }
 
 func digestUnder(root *os.Root, path string) (fileDigest, error) {

@@ -31,7 +31,9 @@ for tool in node:nodejs npm:npm python3:python3; do
 		missing+=("${tool#*:}")
 	fi
 done
-deploy/setup/packages.sh "${missing[@]}"
+if [ ${#missing[@]} -gt 0 ]; then
+	deploy/setup/packages.sh "${missing[@]}"
+fi
 (cd sdk/typescript && node --test)
 (cd sdk/python && python3 -B -m unittest)
 go test -count=1 -timeout 15m ./...

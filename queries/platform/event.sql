@@ -64,10 +64,10 @@ WHERE l.namespace_id = sqlc.arg(namespace_id)
 ORDER BY l.first_position LIMIT ?;
 
 -- name: DeleteEvents :execrows
-DELETE FROM orbit_events WHERE namespace_id = sqlc.arg(namespace_id) AND batch_id IN (sqlc.slice(batch_ids));
+DELETE /*+ INDEX(orbit_events PRIMARY) */ FROM orbit_events WHERE namespace_id = sqlc.arg(namespace_id) AND batch_id IN (sqlc.slice(batch_ids));
 
 -- name: DeleteLog :execrows
-DELETE FROM orbit_event_log WHERE namespace_id = sqlc.arg(namespace_id) AND first_position < sqlc.arg(below);
+DELETE /*+ INDEX(orbit_event_log PRIMARY) */ FROM orbit_event_log WHERE namespace_id = sqlc.arg(namespace_id) AND first_position < sqlc.arg(below);
 
 -- name: TrimEventHead :execrows
 UPDATE orbit_event_heads SET trimmed_below = sqlc.arg(below)

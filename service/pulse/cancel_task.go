@@ -86,6 +86,9 @@ func (l licence) tag() string {
 
 // manage runs an operator's act on one task exactly once for its key, audited, and answers the task as it is then.
 func (s *Service) manage(ctx context.Context, c platform.Caller, operation string, id orbit.ID, key api.OptString, detail map[string]any, act func(ctx context.Context, tx *dbtx.Tx) error) (platform.Reply, error) {
+	if f := platform.CheckKey(key.Or("")); f != nil {
+		return platform.Reply{}, f
+	}
 	if err := s.maySee(ctx, c, id); err != nil {
 		return platform.Reply{}, err
 	}

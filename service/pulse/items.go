@@ -322,7 +322,7 @@ func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (
 	for _, r := range rows {
 		byID[r.ID] = r
 	}
-	var absent []*item
+	var absent, refused []*item
 	held := make(map[*item]pulsedb.PulseAttempt, len(rows))
 	for _, i := range items {
 		row, ok := byID[i.attemptID]
@@ -330,12 +330,40 @@ func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (
 		case !ok:
 			absent = append(absent, i)
 		case row.TokenDigest != i.token || row.InstanceID != i.call.instanceID || row.Epoch != i.call.epoch:
-			i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
+			refused = append(refused, i)
 		default:
 			held[i] = row
 		}
 	}
+	if err := refuseTokens(ctx, q, ns, refused, byID); err != nil {
+		return nil, err
+	}
 	return held, explainAbsent(ctx, q, ns, absent)
+}
+
+// refuseTokens answers items whose token is not that of their attempt. Who does not see the attempt's queue is not told that there is one.
+func refuseTokens(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item, byID map[orbit.ID]pulsedb.PulseAttempt) error {
+	if len(items) == 0 {
+		return nil
+	}
+	names := map[orbit.ID]string{}
+	for _, i := range items {
+		names[byID[i.attemptID].QueueID] = ""
+	}
+	queues, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: keys(names)})
+	if err != nil {
+		return err
+	}
+	for _, queue := range queues {
+		names[queue.ID] = queue.Name
+	}
+	for _, i := range items {
+		i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
+		if !i.call.caller.SeesQueue(names[byID[i.attemptID].QueueID]) {
+			i.err = fault.Missing(kindAttempt)
+		}
+	}
+	return nil
 }
 
 // lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a patient caller waits for its single one.

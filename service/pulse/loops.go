@@ -2,9 +2,12 @@ package pulse
 
 import (
 	"context"
+	"database/sql"
+	"errors"
 	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/loop"
 )
@@ -58,16 +61,30 @@ var system = orbit.NullID{}
 func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
 	woken := 0
 	for _, k := range s.waiters.queues() {
-		ready, err := s.hasReady(ctx, k)
+		worth, err := s.isClaimable(ctx, k)
 		if err != nil {
 			return woken, err
 		}
-		if ready {
+		if worth {
 			s.waiters.notify(k, txRows)
 			woken++
 		}
 	}
 	return woken, nil
+}
+
+// isClaimable tells, by an unlocked look, whether a claim of a queue would find something: there is a ready task, and no pause.
+func (s *Service) isClaimable(ctx context.Context, k queueKey) (bool, error) {
+	q := pulsedb.New(s.Batch.DB)
+	_, err := q.PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: k.namespaceID, QueueID: k.queueID})
+	if errors.Is(err, sql.ErrNoRows) {
+		return false, nil
+	}
+	if err != nil {
+		return false, err
+	}
+	gates, err := peekGates(ctx, q, k.namespaceID)
+	return !gates.closedForQueue(k.queueID), err
 }
 
 // parts moves ids together or, if a row of theirs is held for too long, each by itself: a held one is passed over and harms no other.

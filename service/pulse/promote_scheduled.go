@@ -125,12 +125,3 @@ func (s *Service) unblock(ctx context.Context, b pulsedb.DueBlockersRow) (int, e
 	})
 	return moved, err
 }
-
-// hasReady is an unlocked look at the front of a queue.
-func (s *Service) hasReady(ctx context.Context, k queueKey) (bool, error) {
-	_, err := pulsedb.New(s.Batch.DB).PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: k.namespaceID, QueueID: k.queueID})
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	return err == nil, err
-}

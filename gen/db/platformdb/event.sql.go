@@ -33,7 +33,7 @@ func (q *Queries) AdvanceEventHead(ctx context.Context, arg AdvanceEventHeadPara
 }
 
 const DeleteEvents = `-- name: DeleteEvents :execrows
-DELETE FROM orbit_events WHERE namespace_id = ? AND batch_id IN (/*SLICE:batch_ids*/?)
+DELETE /*+ INDEX(orbit_events PRIMARY) */ FROM orbit_events WHERE namespace_id = ? AND batch_id IN (/*SLICE:batch_ids*/?)
 `
 
 type DeleteEventsParams struct {
@@ -61,7 +61,7 @@ func (q *Queries) DeleteEvents(ctx context.Context, arg DeleteEventsParams) (int
 }
 
 const DeleteLog = `-- name: DeleteLog :execrows
-DELETE FROM orbit_event_log WHERE namespace_id = ? AND first_position < ?
+DELETE /*+ INDEX(orbit_event_log PRIMARY) */ FROM orbit_event_log WHERE namespace_id = ? AND first_position < ?
 `
 
 type DeleteLogParams struct {
