@@ -167,7 +167,7 @@ func TestCancelAndClaimAtOnceNeverBoth(t *testing.T) {
 	o := harness.Start(t, harness.Options{Replicas: 2})
 	o.CreateQueue("mail", policy())
 	w := openWorker(t, o, "w", "mail")
-	const tasks, rounds = 6, 12
+	const tasks, rounds = 6, 25
 	won := map[string]int{}
 	for round := range rounds {
 		ids := make([]string, tasks)

@@ -4,7 +4,6 @@ import (
 	"database/sql"
 	"encoding/json"
 	"fmt"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -91,7 +90,7 @@ func (b *breakpoint) next(at harness.Statement) (reached <-chan struct{}, goOn f
 func (b *breakpoint) around(s harness.Statement, run func() error) error {
 	b.mu.Lock()
 	hit := b.stop
-	if hit != nil && isStatement(s, hit.at) {
+	if hit != nil && s.Name() == string(hit.at) {
 		b.stop = nil
 	} else {
 		hit = nil
@@ -104,11 +103,6 @@ func (b *breakpoint) around(s harness.Statement, run func() error) error {
 	return run()
 }
 
-// isStatement tells whether s is the statement, or the query, of a name.
-func isStatement(s, name harness.Statement) bool {
-	return s == name || strings.HasPrefix(string(s), "-- name: "+string(name)+" ")
-}
-
 // recorder notes what a replica asks of its database: names of queries, and BEGIN, COMMIT and ROLLBACK.
 type recorder struct {
 	mu         sync.Mutex
@@ -116,12 +110,8 @@ type recorder struct {
 }
 
 func (r *recorder) around(s harness.Statement, run func() error) error {
-	name := string(s)
-	if rest, ok := strings.CutPrefix(name, "-- name: "); ok {
-		name, _, _ = strings.Cut(rest, " ")
-	}
 	r.mu.Lock()
-	r.statements = append(r.statements, name)
+	r.statements = append(r.statements, s.Name())
 	r.mu.Unlock()
 	return run()
 }

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/go-sql-driver/mysql"
+
 	"github.com/orbit-run/orbit/integration/harness"
 )
 
@@ -107,6 +109,47 @@ func TestStartAttemptsBoundsItsItems(t *testing.T) {
 	w.call(startPath, map[string]any{"items": slices.Repeat([]any{item}, 1001)}).WantProblem(t, 400, "invalid_request")
 	w.call(startPath, map[string]any{}).WantProblem(t, 400, "invalid_request")
 	w.call(startPath, map[string]any{"items": []any{item}, "more": 1}).WantProblem(t, 400, "invalid_request")
+}
+
+func TestAnOfferPastItsTimeIsStartedUntilRecoveryTakesIt(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	o.CreateQueue("mail", policy())
+	submit(t, o, "mail")
+	w := openWorker(t, o, "w", "mail")
+	offered := w.claimOne()
+	o.Advance(time.Hour)
+	wantItem(t, w.start(offered), 200, "")
+	wantItem(t, w.succeed(offered, `1`), 200, "")
+}
+
+func TestACallWaitsOnceForADatabaseThatIsAway(t *testing.T) {
+	var away atomic.Bool
+	var tries atomic.Int64
+	o := harness.Start(t, harness.Options{Between: harness.Around(func(s harness.Statement, run func() error) error {
+		if s == harness.Begin && away.Load() {
+			tries.Add(1)
+			return &mysql.MySQLError{Number: 1053, Message: "Server shutdown in progress"}
+		}
+		return run()
+	})})
+	o.CreateQueue("mail", policy())
+	submitMany(t, o, "mail", 20)
+	w := openWorker(t, o, "w", "mail")
+	var items []map[string]any
+	for _, a := range w.claim(20) {
+		items = append(items, a.item())
+	}
+	away.Store(true)
+	for _, i := range w.items(startPath, items...) {
+		wantItem(t, i, 503, "unavailable")
+	}
+	if n := tries.Load(); n != 2 {
+		t.Fatalf("%d transactions were tried, want one of all items and one of the first", n)
+	}
+	away.Store(false)
+	for _, i := range w.items(startPath, items...) {
+		wantItem(t, i, 200, "")
+	}
 }
 
 func TestAnAttemptTwiceInOneCallIsStartedOnce(t *testing.T) {

@@ -5,10 +5,12 @@ import (
 	"net"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/go-sql-driver/mysql"
 
 	"github.com/orbit-run/orbit/integration/harness"
+	"github.com/orbit-run/orbit/service"
 )
 
 // wantUnavailable fails t unless the reply says that nothing was done and when to come again, and nothing of why.
@@ -154,4 +156,41 @@ func TestTheDatabaseIsReadOnly(t *testing.T) {
 	wantLedger(t, o, since)
 	exec(t, o.DB, "SET GLOBAL super_read_only = OFF")
 	wantSettled(t, o, o.URL(), task)
+}
+
+// A database that takes what it is sent and never answers is away as well, after the time of one statement.
+func TestTheDatabaseNeverAnswers(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	queue := o.CreateQueue("q", nil)
+	task := submit(t, o, "q")
+	proxy := harness.NewProxy(t, o.DSN)
+	replica := o.AddReplica(harness.Options{DSN: proxy.Through, Change: func(options *service.Options) {
+		options.StatementTime, options.BodyTime = time.Second, time.Second
+	}})
+	for range 3 { // connections that are in use are the ones that hang
+		o.CallAt(replica.URL, o.Key, "GET", "/v1/tasks/"+task, nil).Want(t, 200)
+	}
+	since := ledger(t, o)
+	proxy.Hush()
+	var waits []func() harness.Reply
+	for i, c := range [][3]string{
+		{"POST", "/v1/tasks", `{"queue":"q","type":"t","payload":1}`}, {"POST", "/v1/tasks/" + task + ":cancel", `{}`}, {"POST", "/v1/queues/" + queue + ":pause", `{"reason":"x"}`},
+		{"GET", "/v1/tasks/" + task, ""}, {"GET", "/v1/tasks", ""}, {"GET", "/v1/queues/" + queue + "/depth", ""}, {"GET", "/v1/events", ""}, {"GET", "/v1/audit-events", ""}, {"GET", "/v1/credentials", ""},
+		{"GET", keyPath("submitTask", "k", ""), ""}, {"GET", "/v1/workers", ""},
+	} {
+		waits = append(waits, send(t, replica.URL, o.Key, c[0], c[1], c[2], harness.Key(fmt.Sprint("away", i))))
+	}
+	for i, wait := range waits {
+		r := wait()
+		if r.Status != 503 || r.Header.Get("Retry-After") == "" {
+			t.Errorf("call %d answered %d %s", i, r.Status, r.Body)
+		}
+	}
+	wantLedger(t, o, since)
+	proxy.Speak()
+	o.CallAt(replica.URL, o.Key, "GET", "/v1/tasks/"+task, nil).Want(t, 200)
+	o.CallAt(replica.URL, o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t","payload":1}`, harness.Key("away0")).Want(t, 201)
+	if n := o.Count("pulse_tasks"); n != 2 {
+		t.Errorf("%d tasks, want 2", n)
+	}
 }

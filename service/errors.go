@@ -92,7 +92,7 @@ func (s *Service) problem(ctx context.Context, err error) api.Problem {
 	case fault.Internal:
 		s.options.Logger.ErrorContext(ctx, "operation failed", "operation", r.operation, "request_id", r.id, "error", err)
 	case fault.Unavailable, fault.OutcomeUnknown:
-		if ctx.Err() == nil {
+		if !errors.Is(ctx.Err(), context.Canceled) { // the caller is gone, and the fault with it
 			s.options.Logger.WarnContext(ctx, "operation not available", "operation", r.operation, "request_id", r.id, "error", err)
 		}
 	}

@@ -99,7 +99,25 @@ func (e *edge) serve(ctx context.Context, out *recorder, raw http.ResponseWriter
 		writeProblem(out, e.service.failed(ctx, f))
 		return
 	}
+	ctx, cancel := context.WithTimeout(ctx, e.patience(r.operation, in))
+	defer cancel()
 	e.server.ServeHTTP(out, e.withBody(ctx, raw, in))
+}
+
+// maxWait is the longest that a request may ask to be kept waiting.
+const maxWait = 30 * time.Second
+
+// patience bounds a request as a whole, so that reading from a database that never answers ends. Transactions have their own bound, and outlive
+// this one.
+func (e *edge) patience(operation string, in *http.Request) time.Duration {
+	limit := e.service.options.StatementTime
+	if in.Body != nil && in.Body != http.NoBody {
+		limit += e.service.options.BodyTime
+	}
+	if operation == "claimTasks" {
+		limit += maxWait
+	}
+	return limit
 }
 
 // requestID echoes an id that is 1 to 128 visible ASCII characters, and makes one otherwise.

@@ -386,12 +386,7 @@ func (d *demo) wait(ctx context.Context, s *submission, last time.Time) error {
 		}
 	default:
 	}
-	select {
-	case <-time.After(100 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return moment(ctx)
 }
 
 // done is how many of the tasks sent so far have surely ended.
@@ -455,44 +450,63 @@ func (d *demo) killWorker(ctx context.Context, bar *progress) error {
 		return err
 	}
 	d.workers = d.workers[1:]
-	bar.say("worker 1 (pid %d) killed with SIGKILL while it held %d tasks; worker 3 takes its place", victim.pid(), held)
+	bar.say("worker 1 (pid %d) killed with SIGKILL; tasks it was running: %d; worker 3 takes its place", victim.pid(), held)
 	return d.startWorker()
 }
 
-// freezeAtWork stops a worker at an instant when it holds tasks, if there is one soon, and tells how many.
+// freezeAtWork stops a worker at an instant when it runs tasks, if there is one soon, and tells how many.
 func (d *demo) freezeAtWork(ctx context.Context, w *process, name string) (held int, err error) {
-	for range 50 {
+	for range 30 {
 		if err := w.freeze(); errors.Is(err, errors.ErrUnsupported) {
 			return 0, nil
 		} else if err != nil {
 			return 0, err
 		}
-		if held, err = d.held(ctx, name); held > 0 {
+		err := moment(ctx) // for what it had already sent
+		if err == nil {
+			held, err = d.held(ctx, name)
+		}
+		if held > 0 && err == nil {
 			return held, nil
 		}
-		if err := errors.Join(err, w.thaw()); err != nil {
+		if err := errors.Join(err, w.thaw(), moment(ctx)); err != nil {
 			return 0, err
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-ctx.Done():
-			return 0, context.Cause(ctx)
 		}
 	}
 	return 0, nil
 }
 
-// held is how many attempts a worker has that are offered or running.
-func (d *demo) held(ctx context.Context, name string) (int, error) {
-	for w, err := range d.remote.Workers(ctx) {
+// moment lets a moment pass.
+func moment(ctx context.Context) error {
+	select {
+	case <-time.After(100 * time.Millisecond):
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+}
+
+// held is how many tasks a worker runs.
+func (d *demo) held(ctx context.Context, name string) (n int, err error) {
+	for task, err := range d.remote.Tasks(ctx, client.TaskFilter{QueueID: d.queueID, State: api.TaskStateRunning}) {
 		if err != nil {
 			return 0, err
 		}
-		if w.WorkerName == name {
-			return w.LiveAttempts.Count, nil
+		id, live := task.AttemptID.Get()
+		if !live {
+			continue
+		}
+		attempt, err := read(ctx, func(ctx context.Context) (*api.Attempt, error) {
+			return d.remote.API.GetAttempt(ctx, api.GetAttemptParams{AttemptID: id})
+		})
+		if err != nil {
+			return 0, err
+		}
+		if attempt.WorkerName == name && attempt.State == api.AttemptStateRunning {
+			n++
 		}
 	}
-	return 0, fmt.Errorf("there is no worker %s", name)
+	return n, nil
 }
 
 // restartServer ends the server with SIGKILL and starts it again at the same address.

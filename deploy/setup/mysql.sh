@@ -22,7 +22,9 @@ wait_until_ready() {
 		fi
 		sleep 0.1
 	done
-	echo "MySQL did not become ready; the end of its log:" >&2
+	echo "MySQL did not become ready:" >&2
+	sql 'SELECT 1' >&2 || true
+	echo "the end of its log:" >&2
 	docker logs --tail 20 "$name" >&2
 	return 1
 }

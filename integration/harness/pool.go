@@ -66,8 +66,14 @@ func quieten() {
 	_ = mysql.SetLogger(&mysql.NopLogger{}) // fails only on nil
 }
 
-// Main runs the tests of a binary, removes what they left on the server, and exits.
+// Main runs the tests of a binary, removes what they left on the server, and exits; or it is a Process of another run of the binary.
 func Main(m *testing.M) {
+	if options := os.Getenv(processVariable); options != "" {
+		if err := runProcess(options); err != nil {
+			log.Fatal(err)
+		}
+		os.Exit(0)
+	}
 	code := m.Run()
 	if shared.pool != nil {
 		if err := shared.pool.remove(); err != nil {

@@ -9,7 +9,7 @@ import (
 	"github.com/go-sql-driver/mysql"
 )
 
-// Proxy stands between a replica and its database, and can take the database away from it.
+// Proxy stands between a replica and its database, and can take the database away from it. One test uses it, from its own goroutine.
 type Proxy struct {
 	listener net.Listener
 	target   string
@@ -18,6 +18,9 @@ type Proxy struct {
 	away  bool
 	conns map[net.Conn]struct{}
 	ended sync.WaitGroup
+
+	silence sync.RWMutex // held exclusively while nothing passes
+	silent  bool
 }
 
 // NewProxy starts a proxy to the server of a DSN, which ends with t.
@@ -36,6 +39,7 @@ func NewProxy(t testing.TB, dsn string) *Proxy {
 	t.Cleanup(func() {
 		_ = p.listener.Close()
 		p.Away()
+		p.Speak()
 		p.ended.Wait()
 	})
 	return p
@@ -68,6 +72,22 @@ func (p *Proxy) Back() {
 	p.away = false
 }
 
+// Hush holds back everything that is sent, in both directions and on every connection, until Speak: nobody is told that anything is wrong.
+func (p *Proxy) Hush() {
+	if !p.silent {
+		p.silence.Lock()
+		p.silent = true
+	}
+}
+
+// Speak sends what was held back.
+func (p *Proxy) Speak() {
+	if p.silent {
+		p.silent = false
+		p.silence.Unlock()
+	}
+}
+
 func (p *Proxy) serve() {
 	for {
 		client, err := p.listener.Accept()
@@ -91,17 +111,30 @@ func (p *Proxy) join(client net.Conn) {
 	}
 	defer p.forget(client, server)
 	var both sync.WaitGroup
-	both.Go(func() { pump(server, client) })
-	both.Go(func() { pump(client, server) })
+	both.Go(func() { p.pump(server, client) })
+	both.Go(func() { p.pump(client, server) })
 	both.Wait()
 }
 
 // pump copies until either end is closed, and then closes both.
-func pump(to, from net.Conn) {
-	_, _ = io.Copy(to, from) // how a connection ended is for its two ends
+func (p *Proxy) pump(to, from net.Conn) {
+	_, _ = io.Copy(p.passing(to), from) // how a connection ended is for its two ends
 	_ = to.Close()
 	_ = from.Close()
 }
+
+// passing is a connection that is written to only while the proxy is not hushed.
+func (p *Proxy) passing(to net.Conn) io.Writer {
+	return writerFunc(func(b []byte) (int, error) {
+		p.silence.RLock()
+		defer p.silence.RUnlock()
+		return to.Write(b)
+	})
+}
+
+type writerFunc func(b []byte) (int, error)
+
+func (f writerFunc) Write(b []byte) (int, error) { return f(b) }
 
 // keep answers false while the database is away.
 func (p *Proxy) keep(conns ...net.Conn) bool {

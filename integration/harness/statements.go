@@ -4,11 +4,18 @@ import (
 	"context"
 	"database/sql/driver"
 	"errors"
+	"strings"
 )
 
 // Statement is one round trip of a service to its database: SQL with the name of its query in front, or one of BEGIN, COMMIT and
 // ROLLBACK.
 type Statement string
+
+// Name is the name of the query, or the first word of a statement that has none.
+func (s Statement) Name() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(string(s), "-- name: "), " ")
+	return name
+}
 
 // The statements without SQL.
 const (
