@@ -184,11 +184,11 @@ func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
 	var unknown *dbtx.UnknownCommit
 	switch {
 	case err == nil:
-	case errors.As(err, &unknown) || calls[0].patient && len(first) == 0:
+	case errors.As(err, &unknown) || len(calls) == 1 && len(first) == 0:
 		for _, c := range calls {
 			c.err = err
 		}
-	case calls[0].patient:
+	case len(calls) == 1:
 		for _, i := range first {
 			i.err = errAlone
 		}
