@@ -69,8 +69,8 @@ func deadlineFault() *fault.Fault {
 // submitAlone accepts one item in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c platform.Caller, item submitItem) submitOutcome {
 	var outcomes []submitOutcome
-	err := s.Lane.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) (err error) {
-		outcomes, err = s.accept(ctx, tx, c, []submitItem{item})
+	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) (err error) {
+		outcomes, err = s.accept(ctx, tx, c, []submitItem{item}, held)
 		return err
 	})
 	if err != nil {
@@ -87,7 +87,7 @@ func (s *Service) submitTogether(ctx context.Context, c platform.Caller, items [
 	}
 	var outcomes []submitOutcome
 	err := s.Batch.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) (err error) {
-		outcomes, err = s.accept(ctx, tx, c, items)
+		outcomes, err = s.accept(ctx, tx, c, items, platform.GivesUp)
 		return err
 	})
 	if err == nil {
@@ -110,7 +110,7 @@ func (s *Service) submitTogether(ctx context.Context, c platform.Caller, items [
 //  2. the keys, reserved in key order: repeats are answered and not acted on;
 //  3. tasks, working rows, deadlines, events;
 //  4. the keys of items refused in step 3 are given back, the receipts of the others kept.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, c platform.Caller, items []submitItem) ([]submitOutcome, error) {
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, c platform.Caller, items []submitItem, held platform.WhenHeld) ([]submitOutcome, error) {
 	outcomes := make([]submitOutcome, len(items))
 	queues, err := s.submitQueues(ctx, pulsedb.New(tx), c, items)
 	if err != nil {
@@ -131,7 +131,7 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, c platform.Caller, it
 		return outcomes, nil
 	}
 	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries)
+	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries, held)
 	if err != nil {
 		return nil, err
 	}
