@@ -94,9 +94,10 @@ func TestALostAttemptThatWasAskedToStopIsCancelledOrReviewedByPolicy(t *testing.
 	o.CreateQueue("money", policy("unknown_outcome", "review"))
 	w := openWorker(t, o, "w", "again", "money")
 	want := map[string]string{submit(t, o, "again"): "cancelled", submit(t, o, "money"): "review"}
+	w.run()
+	w.run()
 	for id := range want {
-		w.run()
-		act(o, id, "cancel", nil, harness.Key(id))
+		act(o, id, "cancel", nil, harness.Key(id)).Want(t, 200)
 	}
 	o.StayFresh(6 * time.Second)
 	if n := o.Pass("recover_leases"); n != 2 {

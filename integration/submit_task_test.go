@@ -3,6 +3,7 @@ package integration_test
 import (
 	"fmt"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -431,4 +432,74 @@ func TestTheTraceContextOfASubmitReachesTheWorker(t *testing.T) {
 	if len(got.Offers) != 1 || !strings.HasPrefix(got.Offers[0].Traceparent, parent[:36]) || got.Offers[0].Tracestate != state {
 		t.Fatalf("offered with %+v, want the trace of %s", got, parent)
 	}
+}
+
+// However many repeats wait for one first try, they keep nobody else from being served.
+func TestWaitingRepeatsStarveNobody(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	wired, w := addWired(t, o, harness.Options{})
+	o.CreateQueue("q", nil)
+	queue := o.CreateQueue("q2", nil) // that of the first try is shared with it until its commit
+	other := submit(t, o, "q", "delay_ms", 3_600_000)
+	submit(t, o, "q")
+	worker := openWorker(t, o, "w", "q")
+	running := worker.run()
+	commit := w.stop(harness.Commit)
+	first := send(t, wired.URL, o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key("k"))
+	within(t, commit.reached, "the first try to be before its commit")
+
+	const repeats = 60
+	var over atomic.Int32
+	var waiting []func() harness.Reply
+	for range repeats {
+		waiting = append(waiting, later(t, func() (harness.Reply, error) {
+			r, err := harness.Do(t.Context(), o.URL(), o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key("k"))
+			over.Add(1)
+			return r, err
+		}))
+	}
+	awaitLockWaits(t, o, 8)
+	for i := range 10 {
+		o.Call("POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key(fmt.Sprint("stranger-", i))).Want(t, 201)
+	}
+	wantItem(t, worker.heartbeat(running), 200, "")
+	o.Call("POST", "/v1/tasks/"+other+":cancel", nil, harness.Key("c")).Want(t, 200)
+	o.Call("PATCH", "/v1/queues/"+queue, `{"max_attempts":3}`, mergePatch, ifMatch(`"1"`)).Want(t, 200)
+	wantKey(t, o, "submitTask", "stranger-1", "done")
+	if n := over.Load(); n != 0 {
+		t.Errorf("others were served only after %d repeats had given up", n)
+	}
+	commit.goOn()
+	accepted := first().Want(t, 201)
+	for _, wait := range waiting {
+		if r := wait(); r.Status == 201 && string(r.Body) != string(accepted.Body) {
+			t.Errorf("a repeat got %s, want %s", r.Body, accepted.Body)
+		} else if r.Status != 201 {
+			r.WantProblem(t, 409, "idempotency_in_progress")
+		}
+	}
+}
+
+// Of many first tries of one key with different contents one wins, and the others are told of it.
+func TestOfManyContentsUnderOneKeyOneWins(t *testing.T) {
+	o := harness.Start(t, harness.Options{Replicas: 2})
+	o.CreateQueue("q", nil)
+	won := 0
+	for i, r := range race(t, 20, func(i int) (harness.Reply, error) {
+		return harness.Do(t.Context(), o.Replica(i%2).URL, o.Key, "POST", "/v1/tasks", fmt.Sprintf(`{"queue":"q","type":"t","payload":%d}`, i), harness.Key("k"))
+	}) {
+		if r.Status != 201 {
+			r.WantProblem(t, 422, "idempotency_conflict")
+			continue
+		}
+		won++
+		var got receipt
+		if r.JSON(t, &got); string(getTask(t, o, got.TaskID).Payload) != fmt.Sprint(i) {
+			t.Errorf("caller %d was accepted with the content of another", i)
+		}
+	}
+	if won != 1 {
+		t.Errorf("%d of 20 contents won, want 1", won)
+	}
+	wantOneTask(t, o)
 }

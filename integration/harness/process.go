@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bufio"
+	"context"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -68,7 +69,7 @@ func (o *Orbit) StartProcess(t testing.TB, kill Kill) *Process {
 	if err != nil {
 		t.Fatal(err)
 	}
-	command := exec.Command(binary)
+	command := exec.CommandContext(t.Context(), binary)
 	command.Env = append(os.Environ(), processVariable+"="+string(options))
 	command.Stderr = t.Output()
 	alive, err := command.StdinPipe() // the process ends when this closes
@@ -170,7 +171,7 @@ func runProcess(encoded string) error {
 	mux := http.NewServeMux()
 	mux.Handle("/", s.Handler())
 	mux.HandleFunc(statementsPath, counter.list)
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	listener, err := (&net.ListenConfig{}).Listen(context.Background(), "tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}

@@ -63,16 +63,17 @@ type Verdict struct {
 	Fault  *fault.Fault
 }
 
-// WhenRunning is what becomes of a key whose first try still runs.
-type WhenRunning bool
-
-const (
-	WaitForKeys WhenRunning = true  // for one key at a time, for the pool's lock wait
-	SkipKeys    WhenRunning = false // nobody waits: ErrHeld
-)
-
-// ErrHeld tells that some key of a batch is in use by a try that still runs: the items go one by one.
+// ErrHeld tells that some key is in use by a try that still runs.
 var ErrHeld = errors.New("a key is held by a running try")
+
+// WhenHeld is what a transaction does about a key that a running try holds.
+type WhenHeld bool
+
+// GivesUp is ErrHeld at once. Waits, for a single try, is for the pool's lock wait time-out, and then idempotency_in_progress.
+const (
+	GivesUp WhenHeld = false
+	Waits   WhenHeld = true
+)
 
 // CheckKey refuses a missing or ill-formed key.
 func CheckKey(key string) *fault.Fault {
@@ -93,9 +94,8 @@ func CheckKey(key string) *fault.Fault {
 // ReserveKeys judges tries of one scope, with distinct keys, as the first write of a transaction.
 //
 // A key that nobody used becomes this transaction's. A key that was used answers its reply if the content is the same, and a
-// refusal if it is other content, void or expired. With WaitForKeys a try waits for a running try of its key for the pool's lock wait time-out
-// and then answers idempotency_in_progress; with SkipKeys nobody waits: ErrHeld sends the tries to the single lane.
-func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, running WhenRunning) ([]Verdict, error) {
+// refusal if it is other content, void or expired.
+func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, held WhenHeld) ([]Verdict, error) {
 	q := platformdb.New(tx)
 	known, err := s.listKeys(ctx, q, scope, tries)
 	if err != nil {
@@ -109,7 +109,7 @@ func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tri
 		}
 	}
 	if len(fresh) > 0 {
-		if err := s.reserve(ctx, tx, scope, fresh, running); err != nil {
+		if err := s.reserve(ctx, tx, scope, fresh, held); err != nil {
 			return nil, err
 		}
 		if known, err = s.listKeys(ctx, q, scope, tries); err != nil {
@@ -135,34 +135,70 @@ func (s *Service) listKeys(ctx context.Context, q *platformdb.Queries, scope Sco
 	return known, nil
 }
 
-func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh []Try, running WhenRunning) error {
+func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh []Try, held WhenHeld) error {
 	slices.SortFunc(fresh, func(a, b Try) int { return cmp.Compare(a.Key, b.Key) })
-	if running == SkipKeys {
-		keys := make([]string, len(fresh))
-		for i, t := range fresh {
-			keys[i] = t.Key
-		}
-		_, err := platformdb.New(tx).ProbeKeys(ctx, platformdb.ProbeKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
-		if dbtx.IsLockedNow(err) {
-			return ErrHeld
-		}
-		if err != nil {
-			return err
-		}
-	}
+	keys := make([]string, len(fresh))
 	rows := make([][]any, len(fresh))
 	for i, t := range fresh {
+		keys[i] = t.Key
 		rows[i] = []any{scope.NamespaceID, scope.hash(), t.Key, scope.ActorID, scope.Operation, t.Digest, orbit.KeyDone,
 			t.ResourceKind, t.ResourceID.Null(), t.mark.Null(), tx.Now, tx.Now.Add(s.KeyLife)}
 	}
-	err := batch.Insert(ctx, tx, platformdb.ReserveKey, rows)
-	if dbtx.IsLockWait(err) {
-		if running == SkipKeys {
-			return ErrHeld
+	if held == GivesUp {
+		if err := probe(ctx, tx, scope, keys); err != nil {
+			return err
 		}
-		return inProgress()
+	}
+	return heldError(batch.Insert(ctx, tx, platformdb.ReserveKey, rows), held)
+}
+
+// probe looks without waiting whether a running try holds one of the keys.
+func probe(ctx context.Context, tx *dbtx.Tx, scope Scope, keys []string) error {
+	_, err := platformdb.New(tx).ProbeKeys(ctx, platformdb.ProbeKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
+	if dbtx.IsLockedNow(err) {
+		return ErrHeld
 	}
 	return err
+}
+
+// heldError tells a key that stayed locked from other errors of a reservation.
+func heldError(err error, held WhenHeld) error {
+	switch {
+	case !dbtx.IsLockWait(err):
+		return err
+	case held == GivesUp:
+		return ErrHeld
+	}
+	return inProgress()
+}
+
+// Those who wait in the lane for a running try of their key take half of its connections at most, so that they starve nobody. For
+// a place among them a try waits this long.
+const (
+	maxWaiting = 8
+	waitTurn   = 5 * time.Second
+)
+
+// OnKey runs a transaction that reserves one key, in the single lane: first without waiting for a running try of the key, and if there is one
+// then in its turn, waiting. A running try that is not over by then is idempotency_in_progress.
+func (s *Service) OnKey(ctx context.Context, op string, fn func(ctx context.Context, tx *dbtx.Tx, held WhenHeld) error) error {
+	run := func(held WhenHeld) error {
+		return s.Lane.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error { return fn(ctx, tx, held) })
+	}
+	if err := run(GivesUp); !errors.Is(err, ErrHeld) {
+		return err
+	}
+	timer := time.NewTimer(waitTurn)
+	defer timer.Stop()
+	select {
+	case s.waiting <- struct{}{}:
+		defer func() { <-s.waiting }()
+		return run(Waits)
+	case <-timer.C:
+		return inProgress()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func inProgress() *fault.Fault {
@@ -236,16 +272,16 @@ func (s *Service) ForgetKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, trie
 
 // Once runs act exactly once for a key and answers every repeat with the first reply, byte for byte.
 //
-// Other content under the key is idempotency_conflict; a first try that still runs after the lane's lock wait is
+// Other content under the key is idempotency_conflict; a first try that still runs after the wait of OnKey is
 // idempotency_in_progress; a refusal by act leaves nothing. After outcome_unknown the repeat with the same key settles it.
 func (s *Service) Once(ctx context.Context, scope Scope, try Try, act func(ctx context.Context, tx *dbtx.Tx) (Reply, error)) (Reply, error) {
 	if f := CheckKey(try.Key); f != nil {
 		return Reply{}, f
 	}
 	var reply Reply
-	err := s.Lane.Run(ctx, scope.Operation, func(ctx context.Context, tx *dbtx.Tx) error {
+	err := s.OnKey(ctx, scope.Operation, func(ctx context.Context, tx *dbtx.Tx, held WhenHeld) error {
 		tries := []Try{try}
-		verdicts, err := s.ReserveKeys(ctx, tx, scope, tries, WaitForKeys)
+		verdicts, err := s.ReserveKeys(ctx, tx, scope, tries, held)
 		switch {
 		case err != nil:
 			return err

@@ -40,6 +40,7 @@ type Service struct {
 	access  access
 	denials denials
 	turns   *turns
+	waiting chan struct{} // places of those who wait for a key
 }
 
 // New makes the module; the fields of s that are exported must be set.
@@ -47,6 +48,7 @@ func New(s Service) *Service {
 	s.access = newAccess()
 	s.denials = newDenials()
 	s.turns = &turns{}
+	s.waiting = make(chan struct{}, maxWaiting)
 	return &s
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 // VoidIdempotencyKey makes a key unusable: the one definite no. In a race with a first try exactly one wins: the try is refused, or this is
-// state_conflict. A repeat gets the same answer; a first try that still runs after the lane's lock wait is idempotency_in_progress.
+// state_conflict. A repeat gets the same answer; a first try that still runs after the wait of OnKey is idempotency_in_progress.
 func (s *Service) VoidIdempotencyKey(ctx context.Context, req *api.VoidIdempotencyKeyRequest) (*api.IdempotencyKey, error) {
 	keyed, path, f := s.find(req.Operation, req.Path.Or(""), "/")
 	if f != nil {
@@ -27,8 +27,8 @@ func (s *Service) VoidIdempotencyKey(ctx context.Context, req *api.VoidIdempoten
 		return nil, f
 	}
 	scope := ScopeOf(caller, req.Operation, path)
-	err = s.Lane.Run(ctx, "voidIdempotencyKey", func(ctx context.Context, tx *dbtx.Tx) error {
-		row, err := s.void(ctx, tx, scope, req.Key)
+	err = s.OnKey(ctx, "voidIdempotencyKey", func(ctx context.Context, tx *dbtx.Tx, held WhenHeld) error {
+		row, err := s.void(ctx, tx, scope, req.Key, held)
 		switch {
 		case err != nil:
 			return err
@@ -44,15 +44,17 @@ func (s *Service) VoidIdempotencyKey(ctx context.Context, req *api.VoidIdempoten
 }
 
 // void reserves the key for nothing, unless it is used, and reads back what it is.
-func (s *Service) void(ctx context.Context, tx *dbtx.Tx, scope Scope, key string) (platformdb.OrbitIdempotencyKey, error) {
+func (s *Service) void(ctx context.Context, tx *dbtx.Tx, scope Scope, key string, held WhenHeld) (platformdb.OrbitIdempotencyKey, error) {
+	if held == GivesUp {
+		if err := probe(ctx, tx, scope, []string{key}); err != nil {
+			return platformdb.OrbitIdempotencyKey{}, err
+		}
+	}
 	err := platformdb.New(tx).ReserveKey(ctx, platformdb.ReserveKeyParams{
 		NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKey: key, ActorID: scope.ActorID, Operation: scope.Operation,
 		State: orbit.KeyVoid, CreatedAt: tx.Now, ExpiresAt: tx.Now.Add(s.KeyLife),
 	})
-	if dbtx.IsLockWait(err) {
-		return platformdb.OrbitIdempotencyKey{}, inProgress()
-	}
-	if err != nil {
+	if err := heldError(err, held); err != nil {
 		return platformdb.OrbitIdempotencyKey{}, err
 	}
 	known, err := s.listKeys(ctx, platformdb.New(tx), scope, []Try{{Key: key}})

@@ -76,8 +76,8 @@ func deadlineFault() *fault.Fault {
 
 // submitAlone accepts one task in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
-	err := s.Lane.Run(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		return s.accept(ctx, tx, []*submitCall{c}, platform.WaitForKeys)
+	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) error {
+		return s.accept(ctx, tx, []*submitCall{c}, held)
 	})
 	if err != nil {
 		c.err = err
@@ -112,7 +112,7 @@ func (s *Service) submitFirst(calls []*submitCall) {
 		}
 		slices.SortFunc(order, orbit.ID.Compare) // scopes in one order, so that two batches cannot deadlock
 		for _, id := range order {
-			if err := s.accept(ctx, tx, byCaller[id], platform.SkipKeys); err != nil {
+			if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
 				return err
 			}
 		}
@@ -157,7 +157,7 @@ func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submit
 //  2. the keys, reserved in key order: repeats are answered and not acted on;
 //  3. tasks, working rows, deadlines, events;
 //  4. the keys of items refused in step 3 are given back, the receipts of the others kept.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, running platform.WhenRunning) error {
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, held platform.WhenHeld) error {
 	c := calls[0].caller
 	queues, err := submitQueues(ctx, pulsedb.New(tx), c, calls)
 	if err != nil {
@@ -179,7 +179,7 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 		return nil
 	}
 	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries, running)
+	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries, held)
 	if err != nil {
 		return err
 	}
