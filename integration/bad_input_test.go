@@ -266,7 +266,7 @@ func TestBadIdempotencyKeysAreRefused(t *testing.T) {
 // endless is a body of n bytes whose length is not said before.
 func endless(t testing.TB, o *harness.Orbit, path string, body io.Reader) harness.Reply {
 	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), "POST", o.URL()+path, io.MultiReader(body))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, o.URL()+path, io.MultiReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -337,3 +337,75 @@ func TestOldEventsAreTrimmedAndMissedOnesAreTold(t *testing.T) {
 		t.Errorf("the next event is %+v", f)
 	}
 }
+
+// A reader beside retention is given what follows his position without a gap, or told that it is gone.
+func TestAReaderBesideRetentionMissesNothingUnknowingly(t *testing.T) {
+	o := harness.Start(t, harness.Options{Replicas: 2})
+	o.CreateQueue("q", nil)
+	const batches = 600
+	race(t, 10, func(caller int) (struct{}, error) {
+		for i := caller; i < batches; i += 10 {
+			r, err := harness.Do(t.Context(), o.URL(), o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key(fmt.Sprint("k", i)))
+			if _, err = parse[receipt](r, err, 201); err != nil {
+				return struct{}{}, err
+			}
+		}
+		return struct{}{}, nil
+	})
+	o.Pass("sequence_events")
+	o.Advance(31 * 24 * time.Hour)
+	var told atomic.Int64
+	stop := repeatedly(t, func() error {
+		for after := 0; after < batches; after += 37 {
+			r, err := harness.Do(t.Context(), o.Replica(1).URL, o.Key, "GET", fmt.Sprint("/v1/events?limit=50&after=", after), nil)
+			if err == nil && r.Status == 410 {
+				told.Add(1)
+				continue
+			}
+			page, err := parse[eventPage](r, err, 200)
+			if err != nil {
+				return err
+			}
+			for i, e := range page.Items {
+				if e.Position != strconv.Itoa(after+1+i) {
+					return fmt.Errorf("after %d, event %d is at position %s", after, i, e.Position)
+				}
+			}
+			if len(page.Items) != 50 && after+50 < batches {
+				return fmt.Errorf("after %d there are %d events", after, len(page.Items))
+			}
+		}
+		return nil
+	})
+	for trimmed := 0; trimmed < batches+2; {
+		trimmed += o.Pass("trim_events", 0) + o.Pass("trim_events", 1)
+	}
+	await(t, "a reader to be told", func() bool { return told.Load() > 0 })
+	stop()
+	if n := o.Count("orbit_events"); n != 0 {
+		t.Errorf("%d events are left", n)
+	}
+}
+
+// However many namespaces have something, each gets its turn.
+func TestEachNamespaceGetsItsTurn(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	for i := range 80 {
+		o.Tenant(fmt.Sprint("n", i))
+	}
+	for o.Pass("sequence_events") > 0 {
+	}
+	if n := o.Count("orbit_event_spool"); n != 0 {
+		t.Fatalf("%d batches are left in the spool", n)
+	}
+	if n := o.Count("orbit_event_heads WHERE next_position = 2"); n != 81 {
+		t.Errorf("%d of 81 namespaces have their event in place", n)
+	}
+	o.Advance(31 * 24 * time.Hour)
+	for range 3 {
+		o.Pass("trim_events")
+	}
+	if n := o.Count("orbit_event_heads WHERE trimmed_below = 2"); n != 81 {
+		t.Errorf("%d of 81 namespaces were trimmed", n)
+	}
+}

@@ -273,3 +273,49 @@ func TestOnceAReopeningHasReturnedTheOldIncarnationGetsNothing(t *testing.T) {
 		}
 	}
 }
+
+func TestAReopeningWaitsForTheCallsThatAreUnderWay(t *testing.T) {
+	b := &breakpoint{}
+	o := harness.Start(t, harness.Options{})
+	o.AddReplica(harness.Options{Between: harness.Around(b.around)})
+	o.CreateQueue("mail", policy())
+	openWorker(t, o, "w", "mail").on(1).call(heartbeatPath, map[string]any{"items": []any{}}).Want(t, 200) // the credential is known there from now on
+	for path, want := range map[string]string{claimPath: "released", startPath: "lost", finishPath: "succeeded", heartbeatPath: "lost", releasePath: "released"} {
+		t.Run(path, func(t *testing.T) {
+			id := submit(t, o, "mail")
+			old := openWorker(t, o, "w", "mail")
+			body := map[string]any{"claim_seq": 1, "max": 1}
+			if path != claimPath {
+				offered := old.claimOne()
+				body = map[string]any{"items": []any{offered.item()}}
+				if path == finishPath || path == heartbeatPath {
+					wantItem(t, old.start(offered), 200, "")
+				}
+				if path == finishPath {
+					body = map[string]any{"items": []any{offered.item("outcome", "succeeded")}}
+				}
+			}
+			reached, goOn := b.next(harness.Commit)
+			defer goOn()
+			call := later(t, func() (harness.Reply, error) { return old.on(1).send(path, body) })
+			within(t, reached, "the call to commit")
+			opened := later(t, func() (harness.Reply, error) {
+				return harness.Do(t.Context(), o.URL(), o.Key, "POST", "/v1/worker-sessions", opening("w", newInstance(), "mail"))
+			})
+			awaitLockWait(t, o, "pulse_worker_sessions")
+			goOn()
+			call().Want(t, 200) // it came first
+			opened().Want(t, 200)
+			o.Pass("sweep_instances")
+			var attempts struct {
+				Items []attempt `json:"items"`
+			}
+			if o.Call("GET", "/v1/tasks/"+id+"/attempts", nil).Want(t, 200).JSON(t, &attempts); len(attempts.Items) != 1 || attempts.Items[0].State != want {
+				t.Fatalf("attempts %+v, want one that is %s", attempts.Items, want)
+			}
+			if want != "succeeded" {
+				act(o, id, "cancel", nil, harness.Key(id)).Want(t, 200)
+			}
+		})
+	}
+}

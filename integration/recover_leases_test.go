@@ -64,6 +64,27 @@ func TestRecoverLeasesLosesAttemptsByThePolicyOfTheirQueue(t *testing.T) {
 	}
 }
 
+func TestRecoveryLeavesALeaseThatWasRenewedAfterItLooked(t *testing.T) {
+	b := &breakpoint{}
+	o := harness.Start(t, harness.Options{Between: harness.Around(b.around)})
+	o.AddReplica(harness.Options{})
+	o.CreateQueue("mail", policy())
+	submit(t, o, "mail")
+	w := openWorker(t, o, "w", "mail").on(1)
+	running := w.run()
+	o.StayFresh(6 * time.Second)
+	reached, goOn := b.next(harness.Begin) // it has its list of what is due
+	defer goOn()
+	recovery := later(t, func() (int, error) { return pass(t, o, "recover_leases", 0) })
+	within(t, reached, "recovery to begin")
+	wantItem(t, w.heartbeat(running), 200, "")
+	goOn()
+	if n := recovery(); n != 0 {
+		t.Fatal("a renewed lease was lost")
+	}
+	wantItem(t, w.succeed(running, `1`), 200, "")
+}
+
 // The service was away for longer than all leases; when it returns its workers are given their time to come back.
 func TestNothingIsLostWhenTheServiceReturnsAfterAnOutage(t *testing.T) {
 	o := harness.Start(t, harness.Options{})

@@ -6,6 +6,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/integration/harness"
 )
 
@@ -43,28 +44,44 @@ func TestARevokedCredentialOpensNothingOnAnyReplica(t *testing.T) {
 	}
 }
 
-func TestARevokedCredentialEndsItsLongPoll(t *testing.T) {
+// A key that opens no more ends its long polls, whatever became of it.
+func TestALongPollEndsWithItsKey(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
 	_, wire := addWired(t, o, harness.Options{})
 	o.CreateQueue("q", nil)
-	c := createCredential(t, o, `{"name":"n","actions":["tasks:execute"],"queues":["*"]}`)
-	w := openWorker(t, o, "w", "q").on(1)
-	w.key, w.instance = c.Key, strings.Repeat("ab", 16)
-	w.open("polling", "q")
-	look := wire.stop(harness.Commit)
-	ended := make(chan time.Time, 1)
-	poll := later(t, func() (harness.Reply, error) {
-		r, err := w.send("/v1/claims", map[string]any{"claim_seq": 1, "max": 1, "wait_ms": 30000})
-		ended <- time.Now()
-		return r, err
-	})
-	within(t, look.reached, "the poll to have looked for work")
-	look.goOn()
-	o.Call("POST", "/v1/credentials/"+c.Credential.ID+":revoke", `{"reason":"x"}`, harness.Key("k")).Want(t, 200)
-	revoked := time.Now()
-	poll().WantProblem(t, 401, "unauthenticated")
-	if took := (<-ended).Sub(revoked); took > seenEverywhere {
-		t.Errorf("the poll ended %s after the revocation, want at most %s", took, seenEverywhere)
+	ended := make(chan time.Time, 3)
+	poll := func(c issued) (wait func() harness.Reply) {
+		w := openWorker(t, o, "unused", "q").on(1)
+		w.key, w.instance = c.Key, orbit.NewID(time.Now()).String()
+		w.open("worker-"+c.Credential.ID, "q")
+		look := wire.stop(harness.Commit)
+		wait = later(t, func() (harness.Reply, error) {
+			r, err := w.send("/v1/claims", map[string]any{"claim_seq": 1, "max": 1, "wait_ms": 30000})
+			ended <- time.Now()
+			return r, err
+		})
+		within(t, look.reached, "the poll to have looked for work")
+		look.goOn()
+		return wait
+	}
+	const grants = `"actions":["tasks:execute"],"queues":["*"]`
+	revoked := createCredential(t, o, `{"name":"revoked",`+grants+`}`)
+	expiring := createCredential(t, o, fmt.Sprintf(`{"name":"expiring",%s,"expires_at":"%s"}`, grants, time.Now().Add(time.Hour).UTC().Format(time.RFC3339)))
+	replaced := createCredential(t, o, `{"name":"replaced",`+grants+`}`)
+	polls := map[string]func() harness.Reply{"revoked": poll(revoked), "expired": poll(expiring), "replaced": poll(replaced)}
+	o.Call("POST", "/v1/credentials/"+replaced.Credential.ID+":rotate", `{"overlap_ms":60000}`, harness.Key("k")).Want(t, 200)
+	o.Call("POST", "/v1/credentials/"+revoked.Credential.ID+":revoke", `{"reason":"x"}`, harness.Key("k")).Want(t, 200)
+	o.Advance(time.Hour)
+	over := time.Now()
+	for why, wait := range polls {
+		if p := wait().WantProblem(t, 401, "unauthenticated"); !strings.Contains(p.Detail, why) {
+			t.Errorf("the poll of a key that was %s ended with %q", why, p.Detail)
+		}
+	}
+	for range polls {
+		if took := (<-ended).Sub(over); took > seenEverywhere {
+			t.Errorf("a poll ended %s after its key, want at most %s", took, seenEverywhere)
+		}
 	}
 }
 
