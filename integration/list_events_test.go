@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"context"
+	"database/sql"
 	"fmt"
 	"slices"
 	"strconv"
@@ -10,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/integration/harness"
 )
 
@@ -408,4 +410,59 @@ func TestEachNamespaceGetsItsTurn(t *testing.T) {
 	if n := o.Count("orbit_event_heads WHERE trimmed_below = 2"); n != 81 {
 		t.Errorf("%d of 81 namespaces were trimmed", n)
 	}
+}
+
+// An event that depends on another comes after it, however the two commits fall into the sequencer's reading. Rows of an open transaction
+// between the two make that reading long.
+func TestADependentEventNeverComesFirst(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	_, w := addWired(t, o, harness.Options{})
+	namespace := o.Namespace.ID
+	begin := func() (*sql.Tx, func(statement string, args ...any)) {
+		tx, err := o.DB.BeginTx(t.Context(), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return tx, func(statement string, args ...any) {
+			t.Helper()
+			if _, err := tx.ExecContext(t.Context(), statement, args...); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	const spool = "INSERT INTO orbit_event_spool (namespace_id, batch_id, event_count) VALUES "
+	for range 12 {
+		thing, batches := orbit.NewID(time.Now()), [2]orbit.ID{orbit.NewID(time.Now()), orbit.NewID(time.Now())}
+		first, write := begin()
+		second, depend := begin()
+		open, fill := begin()
+		for version, tell := range []func(string, ...any){write, depend} {
+			tell("INSERT INTO orbit_events (namespace_id, batch_id, ordinal, aggregate_kind, aggregate_id, version, type, data, occurred_at) VALUES (?, ?, 0, 'thing', ?, ?, 'thing.changed', '{}', NOW(6))",
+				namespace, batches[version], thing, version+1)
+		}
+		write(spool+"(?, ?, 1)", namespace, batches[0])
+		for range 5 {
+			fill(spool + strings.TrimSuffix(strings.Repeat("(UNHEX('"+namespace.String()+"'), UNHEX(REPEAT('ab', 16)), 1),", 3000), ","))
+		}
+		reading := w.stop("ListSpool")
+		sequencing := later(t, func() (int, error) { return pass(t, o, "sequence_events", 1) })
+		within(t, reading.reached, "the sequencer to read the spool")
+		reading.goOn()
+		if err := first.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		// Whoever has seen the first commit writes this.
+		depend(spool+"(?, ?, 1)", namespace, batches[1])
+		if err := second.Commit(); err != nil {
+			t.Fatal(err)
+		}
+		sequencing()
+		if err := open.Rollback(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	o.Pass("sequence_events")
+	f := &follower{url: o.URL(), key: o.Key, after: "0"}
+	f.readAll(t)
+	wantWholeFeed(t, o, f)
 }
