@@ -444,6 +444,7 @@ func TestADependentEventNeverComesFirst(t *testing.T) {
 		for range 5 {
 			fill(spool + strings.TrimSuffix(strings.Repeat("(UNHEX('"+namespace.String()+"'), UNHEX(REPEAT('ab', 16)), 1),", 3000), ","))
 		}
+		o.Credential(o.Namespace, []string{"events:read"}, nil) // has an event, so that the sequencer comes
 		reading := w.stop("ListSpool")
 		sequencing := later(t, func() (int, error) { return pass(t, o, "sequence_events", 1) })
 		within(t, reading.reached, "the sequencer to read the spool")
