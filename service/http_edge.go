@@ -46,6 +46,7 @@ type request struct {
 	actor     string     // asserted
 	caller    platform.Caller
 	status    int
+	warned    bool // that something it needs is not available
 }
 
 type requestKey struct{}

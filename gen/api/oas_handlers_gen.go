@@ -2743,8 +2743,9 @@ func (s *Server) handleGetTaskRequest(args [1]string, argsEscaped bool, w http.R
 //
 // Errors of an item: `stale_attempt` if the token is not the attempt's, or the attempt is not running
 // (never started, or finished); `lease_lost` if it was lost: stop the handler; `payload_too_large`;
-// `not_found`. Errors of the call: `session_superseded`; `not_found` if the instance is not the
-// caller's.
+// `not_found`; `unavailable` if another call is changing the attempt at that moment: the next
+// heartbeat renews it. Errors of the call: `session_superseded`; `not_found` if the instance is not
+// the caller's.
 //
 // POST /v1/attempts:heartbeat
 func (s *Server) handleHeartbeatAttemptsRequest(args [0]string, argsEscaped bool, w http.ResponseWriter, r *http.Request) {

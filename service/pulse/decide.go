@@ -50,6 +50,7 @@ const (
 	codeReleased         = "released"
 	codeShutdown         = "shutdown"
 	codeAbandoned        = "claim_abandoned"
+	codeFailed           = "failed" // the worker named no code
 )
 
 // decideUnstarted: an offer that was never started uses no attempt. From the second in a row on it backs off, so that a worker

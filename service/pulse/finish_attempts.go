@@ -57,6 +57,9 @@ func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *it
 	case in.Outcome != api.OutcomeFailed && (in.Retry.Set || in.RetryAfterMs.Set):
 		i.err = fault.Invalid("/retry", "not_allowed", "only a failure can ask for another attempt")
 	}
+	if in.Outcome == api.OutcomeFailed && !in.Error.Set {
+		i.said.code = codeFailed
+	}
 	if len(in.Result) > 0 {
 		text := string(in.Result)
 		i.said.result = &text

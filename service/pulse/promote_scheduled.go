@@ -90,7 +90,15 @@ func (s *Service) unblockIfOpen(ctx context.Context, b pulsedb.DueBlockersRow) (
 	if err != nil || !open {
 		return 0, err
 	}
-	return s.unblock(ctx, b)
+	moved := 0
+	for moved < passRows {
+		n, err := s.unblock(ctx, b)
+		moved += n
+		if err != nil || n < txRows {
+			return moved, err
+		}
+	}
+	return moved, nil
 }
 
 func (s *Service) gateIsOpen(ctx context.Context, b pulsedb.DueBlockersRow) (bool, error) {

@@ -233,8 +233,9 @@ type Invoker interface {
 	//
 	// Errors of an item: `stale_attempt` if the token is not the attempt's, or the attempt is not running
 	// (never started, or finished); `lease_lost` if it was lost: stop the handler; `payload_too_large`;
-	// `not_found`. Errors of the call: `session_superseded`; `not_found` if the instance is not the
-	// caller's.
+	// `not_found`; `unavailable` if another call is changing the attempt at that moment: the next
+	// heartbeat renews it. Errors of the call: `session_superseded`; `not_found` if the instance is not
+	// the caller's.
 	//
 	// POST /v1/attempts:heartbeat
 	HeartbeatAttempts(ctx context.Context, request *HeartbeatAttemptsRequest, params HeartbeatAttemptsParams, options ...RequestOption) (*HeartbeatAttemptsResponse, error)
@@ -3536,8 +3537,9 @@ func (c *Client) sendGetTask(ctx context.Context, params GetTaskParams, requestO
 //
 // Errors of an item: `stale_attempt` if the token is not the attempt's, or the attempt is not running
 // (never started, or finished); `lease_lost` if it was lost: stop the handler; `payload_too_large`;
-// `not_found`. Errors of the call: `session_superseded`; `not_found` if the instance is not the
-// caller's.
+// `not_found`; `unavailable` if another call is changing the attempt at that moment: the next
+// heartbeat renews it. Errors of the call: `session_superseded`; `not_found` if the instance is not
+// the caller's.
 //
 // POST /v1/attempts:heartbeat
 func (c *Client) HeartbeatAttempts(ctx context.Context, request *HeartbeatAttemptsRequest, params HeartbeatAttemptsParams, options ...RequestOption) (*HeartbeatAttemptsResponse, error) {
