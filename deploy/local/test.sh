@@ -34,7 +34,10 @@ done
 if [ ${#missing[@]} -gt 0 ]; then
 	deploy/setup/packages.sh "${missing[@]}"
 fi
-(cd sdk/typescript && node --test)
-(cd sdk/python && python3 -B -m unittest)
-go test -count=1 -timeout 15m ./...
-go -C sdk/go test -count=1 -timeout 5m ./...
+# All of them, whichever fails.
+failed=
+(cd sdk/typescript && node --test) || failed=1
+(cd sdk/python && python3 -B -m unittest) || failed=1
+go test -count=1 -timeout 15m ./... || failed=1
+go -C sdk/go test -count=1 -timeout 5m ./... || failed=1
+[ -z "$failed" ]
