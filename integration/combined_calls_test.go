@@ -85,11 +85,9 @@ func TestASupersededWorkerIsRefusedAmongOthersInOneBatch(t *testing.T) {
 	current := openWorker(t, o, "current", "q")
 	offers := current.claim(15)
 	race(t, 16, func(caller int) (struct{}, error) {
-		w, a, want := current, offer{}, 200
-		if caller == 15 {
-			w, a, want = old, stale, 409
-		} else {
-			a = offers[caller]
+		w, a, want := old, stale, 409
+		if caller < 15 {
+			w, a, want = current, offers[caller], 200
 		}
 		r, err := harness.Do(t.Context(), o.URL(), o.Key, "POST", startPath, map[string]any{"instance_id": w.instance, "epoch": w.epoch, "items": []any{a.item()}})
 		if err == nil && r.Status != want {

@@ -313,7 +313,7 @@ func (s *Attempt) SetResult(val jx.Raw) {
 // Why an attempt failed, or how it was cancelled.
 // Ref: #/components/schemas/AttemptError
 type AttemptError struct {
-	// For programs, the worker's own.
+	// For programs, the worker's own; a failure sent without an error is kept as `failed`.
 	Code string `json:"code"`
 	// For people.
 	Message OptString `json:"message"`

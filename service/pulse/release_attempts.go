@@ -21,7 +21,7 @@ func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsR
 		return nil, err
 	}
 	c := &workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}
-	items := []*item{}
+	var items []*item
 	switch byItem := len(req.Items) > 0; {
 	case byItem == req.ClaimSeq.Set:
 		return nil, fault.Invalid("/items", "one_of", "give exactly one of items and claim_seq")
