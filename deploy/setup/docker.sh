@@ -26,6 +26,16 @@ started() {
 	return 1
 }
 
+# forget FILE NAME: removes a pid file whose process is gone. The engine would take another process that has the
+# number meanwhile for its own.
+forget() {
+	local pid
+	pid=$(cat "$1" 2>/dev/null) || return 0
+	if [ "$(cat "/proc/$pid/comm" 2>/dev/null)" != "$2" ]; then
+		rm -f "$1"
+	fi
+}
+
 # start FLAGS...: starts the engine in the background, in a session of its own so that it outlives this terminal.
 start() {
 	echo "starting the Docker engine: dockerd $*" >&2
@@ -63,6 +73,8 @@ if [ -d /run/systemd/system ]; then
 	engine_answers
 	exit
 fi
+forget /run/docker.pid dockerd
+forget /run/docker/containerd/containerd.pid containerd
 if start; then
 	exit 0
 fi
