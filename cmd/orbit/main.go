@@ -28,9 +28,11 @@ type commands struct {
 	Task    taskCommand    `cmd:"" help:"Submit, read, cancel and retry tasks."`
 	Queue   queueCommand   `cmd:"" help:"Make, read, change and pause queues."`
 	Demo    demoCommand    `cmd:"" help:"Put real files through it, kill a worker and the server in the middle, and compare every result."`
+	Bench   benchCommand   `cmd:"" help:"Measure what a database server carries through Orbit, on a database of its own."`
 
 	Settings   settingsCommand           `cmd:"" name:"config" help:"Show the settings in effect."`
 	DemoWorker demoWorkerCommand         `cmd:"" hidden:""`
+	BenchLoad  benchLoadCommand          `cmd:"" hidden:""`
 	Version    versionCommand            `cmd:"" help:"Print the program's version."`
 	Completion kongcompletion.Completion `cmd:"" help:"Print how to complete commands in bash, zsh or fish."`
 }
