@@ -28,11 +28,17 @@ func (s *Service) OpenWorkerSession(ctx context.Context, req *api.OpenWorkerSess
 		return err
 	}
 	err = s.Lane.Run(ctx, "openWorkerSession", open)
-	if dbtx.IsDuplicate(err) { // the name, or the instance, was new to two calls at once: the other is committed now
+	if dbtx.IsDuplicate(err) || errors.Is(err, errOtherWorker) { // perhaps new to two calls at once: the other is committed now
 		err = s.Lane.Run(ctx, "openWorkerSession", open)
+	}
+	if errors.Is(err, errOtherWorker) {
+		return nil, fault.New(fault.StateConflict, "this instance_id was used for another worker; make a new random one for each process")
 	}
 	return opened, err
 }
+
+// errOtherWorker tells that the instance exists and its session is not the one of this name, or was not there a moment before.
+var errOtherWorker = errors.New("the instance is another worker's")
 
 func (s *Service) open(ctx context.Context, tx *dbtx.Tx, c platform.Caller, req *api.OpenWorkerSessionRequest) (*api.WorkerSession, error) {
 	q := pulsedb.New(tx)
@@ -54,7 +60,7 @@ func (s *Service) open(ctx context.Context, tx *dbtx.Tx, c platform.Caller, req 
 	case err != nil:
 		return nil, err
 	case fresh || known.SessionID != session.ID:
-		return nil, fault.New(fault.StateConflict, "this instance_id was used for another worker; make a new random one for each process")
+		return nil, errOtherWorker
 	case session.InstanceID != known.ID:
 		return nil, fault.New(fault.SessionSuperseded, "a newer incarnation of this worker holds the session (epoch %d); this one must stop", session.Epoch)
 	case session.ClosedAt != nil:
