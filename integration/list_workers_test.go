@@ -76,12 +76,12 @@ func TestASilentIncarnationIsShownAsExpiredAndRevivesByAHeartbeat(t *testing.T) 
 	o := harness.Start(t, harness.Options{})
 	o.CreateQueue("mail", nil)
 	w := openWorker(t, o, "w", "mail")
-	o.Advance(59 * time.Second)
+	o.Advance(30 * time.Second)
 	o.Pass("expire_instances")
 	if items, _ := listWorkers(t, o, o.Key, ""); items[0].State != "live" {
 		t.Fatalf("%s within a minute", items[0].State)
 	}
-	o.Advance(2 * time.Second)
+	o.Advance(31 * time.Second)
 	o.Pass("expire_instances")
 	if items, _ := listWorkers(t, o, o.Key, ""); items[0].State != "expired" {
 		t.Fatalf("%s after a minute of silence", items[0].State)
