@@ -379,9 +379,11 @@ func TestAReaderBesideRetentionMissesNothingUnknowingly(t *testing.T) {
 		}
 		return nil
 	})
-	for trimmed := 0; trimmed < batches+2; {
-		trimmed += o.Pass("trim_events", 0) + o.Pass("trim_events", 1)
-	}
+	await(t, "all events to be trimmed", func() bool {
+		o.Pass("trim_events", 0)
+		o.Pass("trim_events", 1)
+		return o.Count("orbit_event_log") == 0
+	})
 	await(t, "a reader to be told", func() bool { return told.Load() > 0 })
 	stop()
 	if n := o.Count("orbit_events"); n != 0 {
