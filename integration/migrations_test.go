@@ -299,7 +299,7 @@ func TestTheMigratorsSessionIsKilledInAStatement(t *testing.T) {
 // await polls for what another session does.
 func await(t *testing.T, what string, done func() bool) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	for tick := time.NewTicker(20 * time.Millisecond); ; {
 		select {
