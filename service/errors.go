@@ -92,8 +92,9 @@ func (s *Service) problem(ctx context.Context, err error) api.Problem {
 	case fault.Internal:
 		s.options.Logger.ErrorContext(ctx, "operation failed", "operation", r.operation, "request_id", r.id, "error", err)
 	case fault.Unavailable, fault.OutcomeUnknown:
-		// Not for a caller that is gone, and once a request: the items of a batch share their cause.
-		if !errors.Is(ctx.Err(), context.Canceled) && !r.warned {
+		// Not for a caller that is gone; not for a refusal, which is no failure; and once a request: the items of a batch share their cause.
+		var refusal *fault.Fault
+		if !errors.Is(ctx.Err(), context.Canceled) && !errors.As(err, &refusal) && !r.warned {
 			r.warned = true
 			s.options.Logger.WarnContext(ctx, "operation not available", "operation", r.operation, "request_id", r.id, "error", err)
 		}

@@ -130,14 +130,14 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall, ids []orbit.ID) ([]*item, error) {
 	q := pulsedb.New(tx)
 	ns := c.caller.NamespaceID
-	rows, err := lockAttempts(ctx, q, ns, ids, false)
-	if err != nil {
-		return nil, err
-	}
 	var offered []pulsedb.PulseAttempt
-	for _, a := range rows {
-		if a.State == orbit.AttemptOffered {
-			offered = append(offered, a)
+	for _, id := range ids { // one by one: an offer that is held elsewhere is waited for, not left behind
+		rows, err := lockAttempts(ctx, q, ns, []orbit.ID{id}, true)
+		if err != nil {
+			return nil, err
+		}
+		if len(rows) == 1 && rows[0].State == orbit.AttemptOffered {
+			offered = append(offered, rows[0])
 		}
 	}
 	endings, err := endingsOf(ctx, q, ns, offered)
