@@ -33,7 +33,7 @@ type Service struct {
 
 	waiters *waiters
 
-	// Each operation is written once, for a batch; concurrent calls share transactions through these.
+	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[*submitCall]
 	claims                            *combine.Combiner[*claimCall]
 	starts, beats, finishes, releases *workerOp
