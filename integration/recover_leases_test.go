@@ -85,6 +85,27 @@ func TestRecoveryLeavesALeaseThatWasRenewedAfterItLooked(t *testing.T) {
 	wantItem(t, w.succeed(running, `1`), 200, "")
 }
 
+// The list was read from one server and the transaction begins on another, with another clock: what the row of this replica says there decides.
+func TestRecoveryJudgesByTheServerItsTransactionIsOn(t *testing.T) {
+	b := &breakpoint{}
+	o := harness.Start(t, harness.Options{Between: harness.Around(b.around)})
+	o.CreateQueue("mail", policy())
+	submit(t, o, "mail")
+	w := openWorker(t, o, "w", "mail")
+	running := w.run()
+	o.StayFresh(6 * time.Second)
+	reached, goOn := b.next(harness.Begin)
+	defer goOn()
+	recovery := later(t, func() (int, error) { return pass(t, o, "recover_leases", 0) })
+	within(t, reached, "recovery to begin")
+	exec(t, o.DB, "UPDATE orbit_replicas SET server_uuid = REPEAT('0', 36)")
+	goOn()
+	if n := recovery(); n != 0 {
+		t.Fatal("a lease was lost by a clock that this replica has not watched")
+	}
+	wantItem(t, w.succeed(running, `1`), 200, "")
+}
+
 // The service was away for longer than all leases; when it returns its workers are given their time to come back.
 func TestNothingIsLostWhenTheServiceReturnsAfterAnOutage(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
