@@ -16,7 +16,7 @@ import (
 func Example() {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM, os.Interrupt)
 	defer stop()
-	c, err := client.New(os.Getenv("ORBIT_URL"), os.Getenv("ORBIT_KEY"))
+	c, err := client.New(os.Getenv("ORBIT_SERVER"), os.Getenv("ORBIT_KEY"))
 	if err != nil {
 		log.Fatal(err)
 	}
