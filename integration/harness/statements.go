@@ -30,9 +30,17 @@ func Around(do func(s Statement, run func() error) error) func(driver.Connector)
 	return func(inner driver.Connector) driver.Connector { return &connector{Connector: inner, do: do} }
 }
 
+// Watch shows every statement with SQL and its arguments, before it is sent. It is for schema.PoolOptions.Between.
+func Watch(see func(s Statement, args []driver.NamedValue)) func(driver.Connector) driver.Connector {
+	return func(inner driver.Connector) driver.Connector {
+		return &connector{Connector: inner, do: func(_ Statement, run func() error) error { return run() }, see: see}
+	}
+}
+
 type connector struct {
 	driver.Connector
-	do func(s Statement, run func() error) error
+	do  func(s Statement, run func() error) error
+	see func(s Statement, args []driver.NamedValue)
 }
 
 func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -40,7 +48,7 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &connection{driverConn: inner.(driverConn), do: c.do}, nil
+	return &connection{driverConn: inner.(driverConn), do: c.do, see: c.see}, nil
 }
 
 // driverConn is what the MySQL driver's connections are.
@@ -57,7 +65,14 @@ type driverConn interface {
 
 type connection struct {
 	driverConn
-	do func(s Statement, run func() error) error
+	do  func(s Statement, run func() error) error
+	see func(s Statement, args []driver.NamedValue)
+}
+
+func (c *connection) show(query string, args []driver.NamedValue) {
+	if c.see != nil {
+		c.see(Statement(query), args)
+	}
 }
 
 // errPrepared: the service interpolates its parameters, so that a statement is one round trip. One that cannot be is to be seen here
@@ -79,6 +94,7 @@ func (c *connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver
 }
 
 func (c *connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
+	c.show(query, args)
 	var result driver.Result
 	err := c.do(Statement(query), func() (err error) {
 		result, err = c.driverConn.ExecContext(ctx, query, args)
@@ -88,6 +104,7 @@ func (c *connection) ExecContext(ctx context.Context, query string, args []drive
 }
 
 func (c *connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	c.show(query, args)
 	var rows driver.Rows
 	err := c.do(Statement(query), func() (err error) {
 		rows, err = c.driverConn.QueryContext(ctx, query, args)

@@ -41,19 +41,23 @@ WHERE namespace_id > sqlc.arg(after_namespace) ORDER BY namespace_id LIMIT ?;
 SELECT next_position, trimmed_below FROM orbit_event_heads WHERE namespace_id = ?;
 
 -- name: FindLogBatch :one
--- First position of the batch that holds a position, or that ends before it.
-SELECT first_position FROM orbit_event_log
+-- First position of the batch that holds a position, or that ends before it. Without the hint a server that takes the table for a small
+-- one reads and sorts the whole log of the namespace; so too below.
+SELECT first_position FROM orbit_event_log FORCE INDEX (PRIMARY)
 WHERE namespace_id = sqlc.arg(namespace_id) AND first_position <= sqlc.arg(position)
 ORDER BY first_position DESC LIMIT 1;
 
+-- name: ListLog :many
+-- Walks the primary key from a batch's start.
+SELECT first_position, batch_id, event_count FROM orbit_event_log FORCE INDEX (PRIMARY)
+WHERE namespace_id = sqlc.arg(namespace_id) AND first_position >= sqlc.arg(from_position)
+ORDER BY first_position LIMIT ?;
+
 -- name: ListEvents :many
--- Walks the log's primary key from a batch's start, then the events' primary key.
-SELECT l.first_position, e.ordinal, e.aggregate_kind, e.aggregate_id, e.version, e.type, e.actor_id, e.data, e.occurred_at
-FROM orbit_event_log l
-JOIN orbit_events e ON e.namespace_id = l.namespace_id AND e.batch_id = l.batch_id
-WHERE l.namespace_id = sqlc.arg(namespace_id) AND l.first_position >= sqlc.arg(from_position)
-  AND l.first_position + e.ordinal > CAST(sqlc.arg(after_position) AS SIGNED)
-ORDER BY l.first_position, e.ordinal LIMIT ?;
+-- The events of batches chosen before, in no order: a join with the log would read and sort everything above the position.
+SELECT batch_id, ordinal, aggregate_kind, aggregate_id, version, type, actor_id, data, occurred_at
+FROM orbit_events FORCE INDEX (PRIMARY)
+WHERE namespace_id = sqlc.arg(namespace_id) AND batch_id IN (sqlc.slice(batch_ids));
 
 -- name: ListOldLog :many
 -- Oldest batches of a namespace, with the time of their first event.

@@ -13,8 +13,9 @@ SELECT * FROM pulse_attempts WHERE namespace_id = ? AND id = ?;
 SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
 
 -- name: LockAttempts :many
--- By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone.
-SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) ORDER BY id FOR UPDATE SKIP LOCKED;
+-- By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone. The hints here and
+-- below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
+SELECT * FROM pulse_attempts FORCE INDEX (PRIMARY) WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) ORDER BY id FOR UPDATE SKIP LOCKED;
 
 -- name: LockAttempt :one
 -- The single lane: waits for the row.
@@ -27,12 +28,12 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND task_id = sqlc.arg(task_id) AND 
 
 -- name: StartAttempts :execrows
 -- offered → running; the rows are held, so that all must change.
-UPDATE pulse_attempts SET state = 'running', version = version + 1, started_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), lease_ms = sqlc.arg(lease_ms), lease_until = sqlc.arg(lease_until)
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET state = 'running', version = version + 1, started_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), lease_ms = sqlc.arg(lease_ms), lease_until = sqlc.arg(lease_until)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND state = 'offered';
 
 -- name: BeatAttempts :execrows
 -- running → running with a new lease. Lease ends are not compared: only recovery's swap ends a lease.
-UPDATE pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(sqlc.arg(now_at) AS DATETIME(6)))
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(sqlc.arg(now_at) AS DATETIME(6)))
 WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND state = 'running';
 
 -- name: SetProgress :execrows
@@ -46,7 +47,7 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND version = 
 
 -- name: EndAttempts :execrows
 -- offered or running → an ended state; the rows are held, so that all must change.
-UPDATE pulse_attempts SET state = sqlc.arg(state), version = version + 1, lease_until = NULL, live_instance_id = NULL, live_queue_id = NULL,
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET state = sqlc.arg(state), version = version + 1, lease_until = NULL, live_instance_id = NULL, live_queue_id = NULL,
   ended_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), end_code = sqlc.arg(end_code), end_message = sqlc.arg(end_message)
 WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND lease_until IS NOT NULL;
 
@@ -62,7 +63,8 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(inst
 
 -- name: DueLeases :many
 -- Walks ix_pulse_attempts_lease, which leads with the end of the lease. Leases longer than the replica has been fresh are not its to judge.
-SELECT namespace_id, id FROM pulse_attempts
+-- The hint keeps a table that has just begun to fill from being scanned and sorted.
+SELECT namespace_id, id FROM pulse_attempts FORCE INDEX (ix_pulse_attempts_lease)
 WHERE lease_until <= CAST(sqlc.arg(now_at) AS DATETIME(6)) AND lease_ms <= CAST(sqlc.arg(fresh_ms) AS SIGNED) ORDER BY lease_until LIMIT ?;
 
 -- name: GetTaskResult :one

@@ -12,7 +12,7 @@ SELECT state FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'name
 
 -- name: ListClosedGates :many
 -- Walks ix_pulse_execution_gates_closed. Plain: under the shared root row it cannot change; elsewhere it is a hint.
-SELECT scope, scope_id FROM pulse_execution_gates WHERE namespace_id = ? AND state = 'closed';
+SELECT scope, scope_id FROM pulse_execution_gates FORCE INDEX (ix_pulse_execution_gates_closed) WHERE namespace_id = ? AND state = 'closed';
 
 -- name: GetGate :one
 SELECT * FROM pulse_execution_gates WHERE namespace_id = ? AND scope = ? AND scope_id = ?;

@@ -65,8 +65,8 @@ SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts,
 FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) FOR UPDATE;
 
 -- name: EndTasks :execrows
--- open → succeeded, failed or cancelled, at the end of a live attempt: its generation is spent.
-UPDATE pulse_tasks SET
+-- open → succeeded, failed or cancelled, at the end of a live attempt: its generation is spent. Hinted as LockAttempts is.
+UPDATE /*+ INDEX(pulse_tasks PRIMARY) */ pulse_tasks SET
   state = sqlc.arg(state), failure_code = sqlc.arg(failure_code), failure_message = sqlc.arg(failure_message),
   generation = generation + 1, attempts_used = attempts_used + CAST(sqlc.arg(used) AS SIGNED), idle_offers = 0,
   revision = revision + 1, updated_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), finished_at = CAST(sqlc.arg(now_at) AS DATETIME(6)), expires_at = sqlc.arg(expires_at)
@@ -132,8 +132,8 @@ WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id IN (sqlc.slice(ids))
 ORDER BY t.id DESC;
 
 -- name: DueScheduled :many
--- Walks the primary key, which leads with the due time.
-SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled
+-- Walks the primary key, which leads with the due time. Hinted as DueLeases is.
+SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled FORCE INDEX (PRIMARY)
 WHERE due_at <= sqlc.arg(now_at) ORDER BY due_at LIMIT ?;
 
 -- name: LockScheduled :many

@@ -107,7 +107,7 @@ func (q *Queries) DeleteSpool(ctx context.Context, arg DeleteSpoolParams) (int64
 }
 
 const FindLogBatch = `-- name: FindLogBatch :one
-SELECT first_position FROM orbit_event_log
+SELECT first_position FROM orbit_event_log FORCE INDEX (PRIMARY)
 WHERE namespace_id = ? AND first_position <= ?
 ORDER BY first_position DESC LIMIT 1
 `
@@ -117,7 +117,8 @@ type FindLogBatchParams struct {
 	Position    int64
 }
 
-// First position of the batch that holds a position, or that ends before it.
+// First position of the batch that holds a position, or that ends before it. Without the hint a server that takes the table for a small
+// one reads and sorts the whole log of the namespace; so too below.
 func (q *Queries) FindLogBatch(ctx context.Context, arg FindLogBatchParams) (int64, error) {
 	row := q.db.QueryRowContext(ctx, FindLogBatch, arg.NamespaceID, arg.Position)
 	var first_position int64
@@ -282,23 +283,18 @@ func (q *Queries) InsertSpool(ctx context.Context, arg InsertSpoolParams) error 
 }
 
 const ListEvents = `-- name: ListEvents :many
-SELECT l.first_position, e.ordinal, e.aggregate_kind, e.aggregate_id, e.version, e.type, e.actor_id, e.data, e.occurred_at
-FROM orbit_event_log l
-JOIN orbit_events e ON e.namespace_id = l.namespace_id AND e.batch_id = l.batch_id
-WHERE l.namespace_id = ? AND l.first_position >= ?
-  AND l.first_position + e.ordinal > CAST(? AS SIGNED)
-ORDER BY l.first_position, e.ordinal LIMIT ?
+SELECT batch_id, ordinal, aggregate_kind, aggregate_id, version, type, actor_id, data, occurred_at
+FROM orbit_events FORCE INDEX (PRIMARY)
+WHERE namespace_id = ? AND batch_id IN (/*SLICE:batch_ids*/?)
 `
 
 type ListEventsParams struct {
-	NamespaceID   orbit.ID
-	FromPosition  int64
-	AfterPosition int64
-	Limit         int32
+	NamespaceID orbit.ID
+	BatchIds    []orbit.ID
 }
 
 type ListEventsRow struct {
-	FirstPosition int64
+	BatchID       orbit.ID
 	Ordinal       uint32
 	AggregateKind string
 	AggregateID   orbit.ID
@@ -309,14 +305,20 @@ type ListEventsRow struct {
 	OccurredAt    time.Time
 }
 
-// Walks the log's primary key from a batch's start, then the events' primary key.
+// The events of batches chosen before, in no order: a join with the log would read and sort everything above the position.
 func (q *Queries) ListEvents(ctx context.Context, arg ListEventsParams) ([]ListEventsRow, error) {
-	rows, err := q.db.QueryContext(ctx, ListEvents,
-		arg.NamespaceID,
-		arg.FromPosition,
-		arg.AfterPosition,
-		arg.Limit,
-	)
+	query := ListEvents
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.BatchIds) > 0 {
+		for _, v := range arg.BatchIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:batch_ids*/?", strings.Repeat(",?", len(arg.BatchIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:batch_ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
@@ -325,7 +327,7 @@ func (q *Queries) ListEvents(ctx context.Context, arg ListEventsParams) ([]ListE
 	for rows.Next() {
 		var i ListEventsRow
 		if err := rows.Scan(
-			&i.FirstPosition,
+			&i.BatchID,
 			&i.Ordinal,
 			&i.AggregateKind,
 			&i.AggregateID,
@@ -335,6 +337,48 @@ func (q *Queries) ListEvents(ctx context.Context, arg ListEventsParams) ([]ListE
 			&i.Data,
 			&i.OccurredAt,
 		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const ListLog = `-- name: ListLog :many
+SELECT first_position, batch_id, event_count FROM orbit_event_log FORCE INDEX (PRIMARY)
+WHERE namespace_id = ? AND first_position >= ?
+ORDER BY first_position LIMIT ?
+`
+
+type ListLogParams struct {
+	NamespaceID  orbit.ID
+	FromPosition int64
+	Limit        int32
+}
+
+type ListLogRow struct {
+	FirstPosition int64
+	BatchID       orbit.ID
+	EventCount    uint32
+}
+
+// Walks the primary key from a batch's start.
+func (q *Queries) ListLog(ctx context.Context, arg ListLogParams) ([]ListLogRow, error) {
+	rows, err := q.db.QueryContext(ctx, ListLog, arg.NamespaceID, arg.FromPosition, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ListLogRow
+	for rows.Next() {
+		var i ListLogRow
+		if err := rows.Scan(&i.FirstPosition, &i.BatchID, &i.EventCount); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -14,7 +14,7 @@ import (
 )
 
 const BeatAttempts = `-- name: BeatAttempts :execrows
-UPDATE pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(? AS DATETIME(6)))
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(? AS DATETIME(6)))
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state = 'running'
 `
 
@@ -147,7 +147,7 @@ func (q *Queries) DeleteReceipts(ctx context.Context, arg DeleteReceiptsParams) 
 }
 
 const DueLeases = `-- name: DueLeases :many
-SELECT namespace_id, id FROM pulse_attempts
+SELECT namespace_id, id FROM pulse_attempts FORCE INDEX (ix_pulse_attempts_lease)
 WHERE lease_until <= CAST(? AS DATETIME(6)) AND lease_ms <= CAST(? AS SIGNED) ORDER BY lease_until LIMIT ?
 `
 
@@ -163,6 +163,7 @@ type DueLeasesRow struct {
 }
 
 // Walks ix_pulse_attempts_lease, which leads with the end of the lease. Leases longer than the replica has been fresh are not its to judge.
+// The hint keeps a table that has just begun to fill from being scanned and sorted.
 func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeasesRow, error) {
 	rows, err := q.db.QueryContext(ctx, DueLeases, arg.NowAt, arg.FreshMs, arg.Limit)
 	if err != nil {
@@ -187,7 +188,7 @@ func (q *Queries) DueLeases(ctx context.Context, arg DueLeasesParams) ([]DueLeas
 }
 
 const EndAttempts = `-- name: EndAttempts :execrows
-UPDATE pulse_attempts SET state = ?, version = version + 1, lease_until = NULL, live_instance_id = NULL, live_queue_id = NULL,
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET state = ?, version = version + 1, lease_until = NULL, live_instance_id = NULL, live_queue_id = NULL,
   ended_at = CAST(? AS DATETIME(6)), end_code = ?, end_message = ?
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND lease_until IS NOT NULL
 `
@@ -804,7 +805,7 @@ func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) 
 }
 
 const LockAttempts = `-- name: LockAttempts :many
-SELECT namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats, lease_ms, lease_until, live_instance_id, live_queue_id, cancel_requested_at, progress, offered_at, started_at, ended_at, end_code, end_message FROM pulse_attempts WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) ORDER BY id FOR UPDATE SKIP LOCKED
+SELECT namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats, lease_ms, lease_until, live_instance_id, live_queue_id, cancel_requested_at, progress, offered_at, started_at, ended_at, end_code, end_message FROM pulse_attempts FORCE INDEX (PRIMARY) WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) ORDER BY id FOR UPDATE SKIP LOCKED
 `
 
 type LockAttemptsParams struct {
@@ -812,7 +813,8 @@ type LockAttemptsParams struct {
 	Ids         []orbit.ID
 }
 
-// By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone.
+// By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone. The hints here and
+// below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
 func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]PulseAttempt, error) {
 	query := LockAttempts
 	var queryParams []interface{}
@@ -918,7 +920,7 @@ func (q *Queries) SetProgress(ctx context.Context, arg SetProgressParams) (int64
 }
 
 const StartAttempts = `-- name: StartAttempts :execrows
-UPDATE pulse_attempts SET state = 'running', version = version + 1, started_at = CAST(? AS DATETIME(6)), lease_ms = ?, lease_until = ?
+UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET state = 'running', version = version + 1, started_at = CAST(? AS DATETIME(6)), lease_ms = ?, lease_until = ?
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state = 'offered'
 `
 

@@ -80,7 +80,7 @@ func (q *Queries) InsertRootGate(ctx context.Context, arg InsertRootGateParams) 
 }
 
 const ListClosedGates = `-- name: ListClosedGates :many
-SELECT scope, scope_id FROM pulse_execution_gates WHERE namespace_id = ? AND state = 'closed'
+SELECT scope, scope_id FROM pulse_execution_gates FORCE INDEX (ix_pulse_execution_gates_closed) WHERE namespace_id = ? AND state = 'closed'
 `
 
 type ListClosedGatesRow struct {

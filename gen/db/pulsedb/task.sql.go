@@ -219,7 +219,7 @@ func (q *Queries) DueExpiredTasks(ctx context.Context, arg DueExpiredTasksParams
 }
 
 const DueScheduled = `-- name: DueScheduled :many
-SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled
+SELECT namespace_id, task_id, queue_id, due_at, priority, rank_us FROM pulse_scheduled FORCE INDEX (PRIMARY)
 WHERE due_at <= ? ORDER BY due_at LIMIT ?
 `
 
@@ -237,7 +237,7 @@ type DueScheduledRow struct {
 	RankUs      int64
 }
 
-// Walks the primary key, which leads with the due time.
+// Walks the primary key, which leads with the due time. Hinted as DueLeases is.
 func (q *Queries) DueScheduled(ctx context.Context, arg DueScheduledParams) ([]DueScheduledRow, error) {
 	rows, err := q.db.QueryContext(ctx, DueScheduled, arg.NowAt, arg.Limit)
 	if err != nil {
@@ -309,7 +309,7 @@ func (q *Queries) EndTask(ctx context.Context, arg EndTaskParams) (int64, error)
 }
 
 const EndTasks = `-- name: EndTasks :execrows
-UPDATE pulse_tasks SET
+UPDATE /*+ INDEX(pulse_tasks PRIMARY) */ pulse_tasks SET
   state = ?, failure_code = ?, failure_message = ?,
   generation = generation + 1, attempts_used = attempts_used + CAST(? AS SIGNED), idle_offers = 0,
   revision = revision + 1, updated_at = CAST(? AS DATETIME(6)), finished_at = CAST(? AS DATETIME(6)), expires_at = ?
@@ -327,7 +327,7 @@ type EndTasksParams struct {
 	Ids            []orbit.ID
 }
 
-// open → succeeded, failed or cancelled, at the end of a live attempt: its generation is spent.
+// open → succeeded, failed or cancelled, at the end of a live attempt: its generation is spent. Hinted as LockAttempts is.
 func (q *Queries) EndTasks(ctx context.Context, arg EndTasksParams) (int64, error) {
 	query := EndTasks
 	var queryParams []interface{}
