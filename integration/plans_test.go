@@ -257,6 +257,7 @@ func emptyTables(t *testing.T, conn *sql.Conn, _ string) {
 		}
 	}
 	must(t, conn, "DELETE FROM pulse_execution_gates WHERE scope <> 'namespace'")
+	must(t, conn, "UPDATE orbit_event_heads SET next_position = 1, trimmed_below = 1")
 	must(t, conn, "SET SESSION foreign_key_checks = 1")
 	analyze(t, conn)
 }
