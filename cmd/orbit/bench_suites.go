@@ -46,19 +46,18 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	if err != nil {
 		return err
 	}
-	profiled := make(chan error, 1)
-	profiled <- nil
+	var profiling sync.WaitGroup
+	var profiled error
 	if b.Profiles != "" {
-		<-profiled
-		go func() {
-			profiled <- b.replicas[0].profile(ctx, filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch)), b.length())
-		}()
+		file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
+		profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
 	}
 	cpu := b.replicaCPU(ctx)
 	r, err := b.load(ctx, benchJob{
 		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, Payload: b.payload(), Length: b.length(),
 	})
-	if err := errors.Join(err, <-profiled); err != nil {
+	profiling.Wait()
+	if err := errors.Join(err, profiled); err != nil {
 		return err
 	}
 	f := benchFigure{
