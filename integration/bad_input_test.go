@@ -159,7 +159,7 @@ func TestUnusualJSONIsTakenAsItIs(t *testing.T) {
 
 func TestBadEnvelopesAreRefused(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
-	o.CreateQueue("q", nil)
+	queue := o.CreateQueue("q", nil)
 	since := ledger(t, o)
 	for name, c := range map[string]struct{ body, pointer, code string }{
 		"a member twice":          {`{"queue":"q","type":"t","type":"t"}`, "/type", "duplicate_key"},
@@ -193,6 +193,18 @@ func TestBadEnvelopesAreRefused(t *testing.T) {
 			headers = append(headers, harness.Header{Name: "Content-Encoding", Value: c.encoding})
 		}
 		o.Call("POST", "/v1/tasks", `{"queue":"q","type":"t"}`, headers...).WantProblem(t, 415, "unsupported_media_type")
+	}
+	// The one type that the operation takes is named, and no other.
+	for _, c := range []struct{ method, path, contentType, takes string }{
+		{"POST", "/v1/tasks", "text/plain", "application/json"},
+		{"POST", "/v1/tasks", "", "application/json"},
+		{"PATCH", "/v1/queues/" + queue, "text/plain", "application/merge-patch+json"},
+		{"PATCH", "/v1/queues/" + queue, ";;", "application/merge-patch+json"},
+	} {
+		p := o.Call(c.method, c.path, `{}`, harness.Key("k"), harness.Header{Name: "If-Match", Value: `"1"`}, harness.Header{Name: "Content-Type", Value: c.contentType}).WantProblem(t, 415, "unsupported_media_type")
+		if !strings.Contains(p.Detail, " as "+c.takes+",") || strings.Count(p.Detail, "application/") != 1 {
+			t.Errorf("%s with %q: %s", c.method, c.contentType, p.Detail)
+		}
 	}
 	wantLedger(t, o, since)
 	o.Call("POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key("k"), harness.Header{Name: "Content-Type", Value: "application/json; charset=utf-8"}).Want(t, 201)

@@ -26,8 +26,8 @@ func describeDecoding(err error) *fault.Fault {
 		params    *ogenerrors.DecodeParamsError
 	)
 	switch {
-	case errors.As(err, &media):
-		return unsupportedMedia(media.ContentType)
+	case errors.As(err, &media) && errors.As(err, &request):
+		return unsupportedMedia(request.OperationID(), media.ContentType)
 	case errors.As(err, &parameter):
 		code, detail := explain(parameter.Err)
 		return fault.Invalid(string(parameter.In)+"/"+parameter.Name, code, "%s", detail)
@@ -43,11 +43,19 @@ func describeDecoding(err error) *fault.Fault {
 	return nil
 }
 
-func unsupportedMedia(given string) *fault.Fault {
+// mediaOf is the one media type that an operation takes its body as.
+func mediaOf(operation string) string {
+	if operation == "updateQueue" {
+		return "application/merge-patch+json"
+	}
+	return "application/json"
+}
+
+func unsupportedMedia(operation, given string) *fault.Fault {
 	if given == "" {
 		given = "nothing"
 	}
-	return fault.New(fault.UnsupportedMedia, "the body is sent as application/json, or application/merge-patch+json for a patch, and the header Content-Type says so; it says %s", given)
+	return fault.New(fault.UnsupportedMedia, "this operation takes its body as %s, and the header Content-Type says so; here it says %s", mediaOf(operation), given)
 }
 
 // withMediaType finds the one failure of decoding that has no type of its own: a Content-Type that is missing or cannot be read.
@@ -58,7 +66,7 @@ func withMediaType(err error, in *http.Request) error {
 	}
 	given := in.Header.Get("Content-Type")
 	if _, _, bad := mime.ParseMediaType(given); bad != nil {
-		return unsupportedMedia(given)
+		return unsupportedMedia(request.OperationID(), given)
 	}
 	return err
 }
