@@ -3,6 +3,8 @@ package harness
 import (
 	"testing"
 
+	"github.com/testcontainers/testcontainers-go"
+
 	"github.com/orbit-run/orbit/schema"
 )
 
@@ -128,5 +130,29 @@ func TestPrivateServerKeepsWhatWasCommittedOverAKill(t *testing.T) {
 	server.Start(t)
 	if err := schema.Check(t.Context(), db); err != nil {
 		t.Fatal(err)
+	}
+}
+
+func TestTheImageOfAPrivateServerIsOneThatIsHere(t *testing.T) {
+	t.Setenv("ORBIT_TEST_MYSQL_IMAGE", "mysql:named")
+	if image, err := serverImage(t.Context()); err != nil || image != "mysql:named" {
+		t.Errorf("the image that was named: %s, %v", image, err)
+	}
+	t.Setenv("ORBIT_TEST_MYSQL_IMAGE", "")
+	engine, err := testcontainers.NewDockerClientWithOpts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	has := func(image string) bool {
+		_, err := engine.ImageInspect(t.Context(), image)
+		return err == nil
+	}
+	image, err := serverImage(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if here := has(officialImage) || has(localImage); here && !has(image) || !here && image != officialImage {
+		t.Errorf("image %s, though the engine has another, or it cannot be had", image)
 	}
 }

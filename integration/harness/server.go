@@ -19,9 +19,10 @@ import (
 )
 
 const (
-	defaultImage = "mysql:8.4"
-	rootPassword = "orbit"
-	mysqlPort    = "3306/tcp"
+	officialImage = "mysql:8.4"
+	localImage    = "orbit-mysql:local" // what make mysql-image builds where the official one is out of reach
+	rootPassword  = "orbit"
+	mysqlPort     = "3306/tcp"
 )
 
 // Server is a MySQL server in a container of its own, for a test that kills it, makes it read-only or changes its
@@ -100,9 +101,9 @@ func (s *Server) Migrated(t testing.TB, name string) *Database {
 }
 
 func startServer(ctx context.Context, flags []string, options ...testcontainers.ContainerCustomizer) (*Server, error) {
-	image := os.Getenv("ORBIT_TEST_MYSQL_IMAGE")
-	if image == "" {
-		image = defaultImage
+	image, err := serverImage(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("ask the Docker engine for its images: %w", err)
 	}
 	url := func(host string, port network.Port) string {
 		return rootDSN(net.JoinHostPort(host, port.Port()))
@@ -121,6 +122,24 @@ func startServer(ctx context.Context, flags []string, options ...testcontainers.
 		return nil, fmt.Errorf("find the port of MySQL: %w", err)
 	}
 	return &Server{DSN: rootDSN(endpoint), container: running}, nil
+}
+
+// serverImage is the one that ORBIT_TEST_MYSQL_IMAGE names, else one that the engine has, else the official one from a registry.
+func serverImage(ctx context.Context) (string, error) {
+	if image := os.Getenv("ORBIT_TEST_MYSQL_IMAGE"); image != "" {
+		return image, nil
+	}
+	engine, err := testcontainers.NewDockerClientWithOpts(ctx)
+	if err != nil {
+		return "", err
+	}
+	defer engine.Close()
+	for _, image := range []string{officialImage, localImage} {
+		if _, err := engine.ImageInspect(ctx, image); err == nil {
+			return image, nil
+		}
+	}
+	return officialImage, nil
 }
 
 // publishAt makes the server reachable at a port of the host, rather than at one that the engine chooses at each start.
