@@ -261,6 +261,20 @@ func TestProblem(t *testing.T) {
 	}
 }
 
+func TestProblemSaysEachFaultOnce(t *testing.T) {
+	for want, p := range map[string]client.Problem{
+		"path/task_id: no id":                      {Detail: "path/task_id: no id", Errors: []client.Fault{{Pointer: "path/task_id", Detail: "no id"}}},
+		"/a: no name (and 1 more); /b: no name":    {Detail: "/a: no name (and 1 more)", Errors: []client.Fault{{Pointer: "/a", Detail: "no name"}, {Pointer: "/b", Detail: "no name"}}},
+		"it is empty":                              {Detail: "it is empty", Errors: []client.Fault{{Detail: "it is empty"}}},
+		"Not valid; /a: too_deep; it has two ends": {Title: "Not valid", Errors: []client.Fault{{Pointer: "/a", Code: "too_deep"}, {Detail: "it has two ends"}}},
+	} {
+		p.Status, p.Code = 400, client.CodeInvalidRequest
+		if got := p.Error(); got != "orbit: 400 invalid_request: "+want {
+			t.Errorf("Error() = %q, want %q", got, want)
+		}
+	}
+}
+
 func TestProblemFromElsewhere(t *testing.T) {
 	for _, tt := range []struct {
 		status     int

@@ -61,7 +61,7 @@ type Fault struct {
 	Detail  string
 }
 
-// Error names status, code and detail, then each fault with its place.
+// Error names status, code and detail, then each fault with its place that the detail does not hold already.
 func (p *Problem) Error() string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "orbit: %d", p.Status)
@@ -72,7 +72,13 @@ func (p *Problem) Error() string {
 		fmt.Fprintf(&b, ": %s", text)
 	}
 	for _, f := range p.Errors {
-		fmt.Fprintf(&b, "; %s: %s", firstOf(f.Pointer, "body"), firstOf(f.Detail, f.Code))
+		text := firstOf(f.Detail, f.Code)
+		if f.Pointer != "" {
+			text = f.Pointer + ": " + text
+		}
+		if !strings.Contains(p.Detail, text) {
+			fmt.Fprintf(&b, "; %s", text)
+		}
 	}
 	if p.RequestID != "" {
 		fmt.Fprintf(&b, " (request %s)", p.RequestID)
