@@ -4,10 +4,11 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 failed=
-for module in . sdk/go; do
+while read -r module; do
+	module=$(dirname "$module")
 	if ! go -C "$module" mod tidy -diff >/dev/null; then
 		echo "$module/go.mod or go.sum: run go mod tidy there" >&2
 		failed=1
 	fi
-done
+done < <(git ls-files 'go.mod' '*/go.mod')
 [ -z "$failed" ]

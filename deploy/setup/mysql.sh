@@ -6,7 +6,8 @@
 set -euo pipefail
 cd "$(dirname "$0")"
 
-name=${ORBIT_MYSQL_CONTAINER:-orbit-mysql}
+# Each checkout has its own, named for its path.
+name=${ORBIT_MYSQL_CONTAINER:-orbit-mysql-$(cd ../.. && pwd -P | cksum | cut -d ' ' -f 1)}
 # The container listens on the loopback interface only.
 password=orbit
 
