@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -82,7 +83,10 @@ func TestRetryTaskRefuses(t *testing.T) {
 	cancelled, open := submit(t, o, "mail"), submit(t, o, "mail")
 	act(o, cancelled, "cancel", nil, harness.Key("c")).Want(t, 200)
 	for i, other := range []string{succeeded, cancelled, open, inReview(t, o, "money")} {
-		act(o, other, "retry", nil, harness.Key(fmt.Sprint("s", i))).WantProblem(t, 409, "state_conflict")
+		p := act(o, other, "retry", nil, harness.Key(fmt.Sprint("s", i))).WantProblem(t, 409, "state_conflict")
+		if state := getTask(t, o, other).State; !strings.HasSuffix(p.Detail, "this one is "+state) {
+			t.Errorf("a task that is %s: %s", state, p.Detail)
+		}
 	}
 	act(o, id, "retry", nil).WantProblem(t, 400, "idempotency_missing")
 	act(o, id, "retry", nil, harness.Key("k"), ifMatch(`"1-1-1"`)).WantProblem(t, 412, "revision_mismatch")

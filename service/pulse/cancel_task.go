@@ -137,11 +137,23 @@ func lockTask(ctx context.Context, q *pulsedb.Queries, ns, id orbit.ID, m match,
 		return t, err
 	}
 	if t.State != want {
-		shown := string(t.State)
-		if t.State == orbit.TaskOpen {
-			shown = "not ended"
-		}
-		return t, fault.New(fault.StateConflict, "only a task that is %s takes this; this one is %s", want, shown)
+		return t, notIn(ctx, q, ns, id, want)
 	}
 	return t, nil
+}
+
+// notIn refuses a task for its state, named as the API shows it.
+func notIn(ctx context.Context, q *pulsedb.Queries, ns, id orbit.ID, want orbit.TaskState) error {
+	rows, err := q.ViewTasks(ctx, pulsedb.ViewTasksParams{NamespaceID: ns, Ids: []orbit.ID{id}})
+	if err != nil {
+		return err
+	}
+	if len(rows) == 0 {
+		return fault.Missing("task")
+	}
+	shown, _, err := shownState(rows[0])
+	if err != nil {
+		return err
+	}
+	return fault.New(fault.StateConflict, "only a task that is %s takes this; this one is %s", want, shown)
 }
