@@ -175,3 +175,68 @@ func TestACursorBelongsToItsList(t *testing.T) {
 		o.Call("GET", "/v1/tasks?limit="+limit, nil).WantProblem(t, 400, "invalid_request")
 	}
 }
+
+// Tasks that change their state, and new ones, while they are paged through: without a filter by state each that was there is met exactly once.
+func TestTasksThatMoveAreMetOnce(t *testing.T) {
+	o := harness.Start(t, harness.Options{Replicas: 2})
+	queue := o.CreateQueue("q", nil)
+	var there []string
+	for range 2 {
+		there = append(there, submitMany(t, o, "q", 1000)...)
+	}
+	narrow := o.Credential(o.Namespace, []string{"tasks:read"}, []string{"q"})
+	w := openWorker(t, o, "w", "q").on(1)
+	stopWork := repeatedly(t, func() error {
+		w.seq++
+		r, err := w.send("/v1/claims", map[string]any{"claim_seq": w.seq, "max": 50})
+		got, err := parse[struct{ Offers []offer }](r, err, 200)
+		if err != nil {
+			return err
+		}
+		var items []map[string]any
+		for _, a := range got.Offers {
+			items = append(items, a.item())
+		}
+		if len(items) == 0 {
+			return nil
+		}
+		for _, path := range []string{"/v1/attempts:start", "/v1/attempts:finish"} {
+			r, err := w.send(path, map[string]any{"items": items})
+			if _, err := parse[struct{}](r, err, 200); err != nil {
+				return err
+			}
+			for i := range items {
+				items[i]["outcome"] = "succeeded"
+			}
+		}
+		return nil
+	})
+	next := 0
+	stopSubmits := repeatedly(t, func() error {
+		next++
+		r, err := harness.Do(t.Context(), o.Replica(1).URL, o.Key, "POST", "/v1/tasks", `{"queue":"q","type":"t"}`, harness.Key(fmt.Sprint("new-", next)))
+		_, err = parse[receipt](r, err, 201)
+		return err
+	})
+	for _, c := range []struct{ key, path string }{{o.Key, "/v1/tasks?limit=97"}, {o.Key, "/v1/tasks?limit=97&queue_id=" + queue}, {narrow, "/v1/tasks?limit=97"}} {
+		met := map[string]int{}
+		for _, id := range walk(t, o, c.key, c.path) {
+			met[id]++
+		}
+		for _, id := range there {
+			if met[id] != 1 {
+				t.Errorf("%s: a task was met %d times", c.path, met[id])
+			}
+		}
+		for id, n := range met {
+			if n != 1 {
+				t.Errorf("%s: task %s was met %d times", c.path, id, n)
+			}
+		}
+	}
+	stopWork()
+	stopSubmits()
+	if n := o.Count("pulse_tasks WHERE state = 'succeeded'"); n == 0 {
+		t.Error("no task moved")
+	}
+}
