@@ -25,7 +25,7 @@ import (
 type benchCommand struct {
 	databaseSettings
 	Suite        []string `enum:"life,submit,latency,claim,idle,all" default:"all" help:"What to measure: ${enum} (${default})."`
-	Seconds      int      `default:"3" help:"Length of one measurement (${default})."`
+	Seconds      float64  `default:"3" help:"Length of one measurement (${default})."`
 	Callers      []int    `default:"1,64,256" help:"Callers at once, in the suites life and submit (${default})."`
 	Batch        []int    `default:"1,10,100" help:"Tasks in one call, in the suites life and submit (${default})."`
 	Replicas     []int    `default:"1" help:"Replicas to share the load; each number is measured (${default})."`
@@ -65,10 +65,10 @@ func (c *benchCommand) Run(ctx commandContext, p *printer) (err error) {
 }
 
 func (c *benchCommand) check() error {
-	counts := slices.Concat(c.Callers, c.Batch, c.Replicas, c.Rate, []int{c.Seconds, c.Backlog, c.Future, c.Workers, c.PayloadBytes})
+	counts := slices.Concat(c.Callers, c.Batch, c.Replicas, c.Rate, []int{c.Backlog, c.Future, c.Workers, c.PayloadBytes})
 	switch {
-	case slices.Min(counts) < 1:
-		return usagef("a number of seconds, callers, tasks, replicas, workers or bytes is less than 1")
+	case slices.Min(counts) < 1 || c.Seconds <= 0:
+		return usagef("callers, tasks, replicas, workers and bytes are at least 1, and seconds more than 0")
 	case slices.Max(c.Batch) > claimLimit:
 		return usagef("--batch is %d; one claim gives at most %d tasks", slices.Max(c.Batch), claimLimit)
 	case c.Processes < 0:
@@ -149,7 +149,7 @@ func (b *bench) run(ctx context.Context, d *devDatabase) (err error) {
 	return b.finish()
 }
 
-func (b *bench) length() time.Duration { return time.Duration(b.Seconds) * time.Second }
+func (b *bench) length() time.Duration { return time.Duration(b.Seconds * float64(time.Second)) }
 
 // add keeps a figure and shows that there is one.
 func (b *bench) add(f benchFigure) {

@@ -113,7 +113,7 @@ func (r *benchResult) join(other benchResult) {
 	}
 }
 
-// run gets all callers ready, waits for leave to begin, and loads.
+// run gets all callers ready, calls begin, which may wait, and loads.
 func (j benchJob) run(ctx context.Context, begin func() error) (benchResult, error) {
 	callers := make([]*benchCaller, j.Callers)
 	r := newRecorder()
@@ -329,7 +329,7 @@ func openLoad(ctx context.Context, submits, works *api.Client, queueID string, r
 		return benchResult{}, err
 	}
 	r := newRecorder()
-	total := rate * int(length.Seconds())
+	total := max(int(float64(rate)*length.Seconds()), 1)
 	interval := time.Second / time.Duration(rate)
 	working, stop := context.WithTimeout(ctx, length+benchDrain)
 	defer stop()

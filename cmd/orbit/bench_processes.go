@@ -39,10 +39,10 @@ func (*benchLoadCommand) Run(ctx commandContext, p *printer) error {
 	return json.NewEncoder(p.out).Encode(result)
 }
 
-// load runs a job in this process, or spread over others.
-func (b *bench) load(ctx context.Context, job benchJob) (benchResult, error) {
+// load runs a job in this process, or spread over others, and calls begin when all callers are ready.
+func (b *bench) load(ctx context.Context, job benchJob, begin func()) (benchResult, error) {
 	if b.Processes == 0 {
-		return job.run(ctx, func() error { return nil })
+		return job.run(ctx, func() error { begin(); return nil })
 	}
 	n := min(b.Processes, job.Callers)
 	others := make([]*loadProcess, n)
@@ -64,6 +64,7 @@ func (b *bench) load(ctx context.Context, job benchJob) (benchResult, error) {
 			return benchResult{}, err
 		}
 	}
+	begin()
 	results := make([]benchResult, n)
 	failed := make([]error, n)
 	var group sync.WaitGroup

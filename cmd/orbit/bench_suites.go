@@ -48,14 +48,17 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	}
 	var profiling sync.WaitGroup
 	var profiled error
-	if b.Profiles != "" {
-		file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
-		profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
+	cpu := 0.0
+	begin := func() {
+		cpu = b.replicaCPU(ctx)
+		if b.Profiles != "" {
+			file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
+			profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
+		}
 	}
-	cpu := b.replicaCPU(ctx)
 	r, err := b.load(ctx, benchJob{
 		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, Payload: b.payload(), Length: b.length(),
-	})
+	}, begin)
 	profiling.Wait()
 	if err := errors.Join(err, profiled); err != nil {
 		return err
