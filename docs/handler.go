@@ -20,8 +20,8 @@ import (
 //go:embed *.md *.json adr/*.md problems/*.md assets/*.js assets/*.svg assets/*.css assets/*.txt
 var files embed.FS
 
-// Handler serves /docs (the API reference), /docs/… (the pages of this folder, without their ending .md) and /openapi.yaml. It needs no
-// key, reads nothing but what is in the binary, and its pages load nothing from elsewhere. What it does not have is 404.
+// Handler serves /docs (the API reference), /docs/… (the pages of this folder, without their ending .md, with which they redirect there) and
+// /openapi.yaml. It needs no key, reads nothing but what is in the binary, and its pages load nothing from elsewhere. What it does not have is 404.
 func Handler() http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
@@ -30,12 +30,26 @@ func Handler() http.Handler {
 			return
 		}
 		document, ok := documents()[r.URL.Path]
+		if page, near := nearby(r.URL.Path); !ok && near {
+			http.Redirect(w, r, page, http.StatusMovedPermanently)
+			return
+		}
 		if !ok {
 			http.Error(w, "there is no such page; /docs/ lists those there are", http.StatusNotFound)
 			return
 		}
 		document.serve(w, r)
 	})
+}
+
+// nearby is the page that is meant by the name of its file, as in the repository, or by a folder without its slash.
+func nearby(at string) (page string, ok bool) {
+	for _, page := range []string{strings.TrimSuffix(at, ".md"), at + "/", strings.TrimSuffix(at, "/")} {
+		if _, ok := documents()[page]; ok && page != at {
+			return page, true
+		}
+	}
+	return "", false
 }
 
 type document struct {

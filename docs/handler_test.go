@@ -59,6 +59,26 @@ func TestHandler(t *testing.T) {
 	}
 }
 
+func TestNearbyNamesRedirect(t *testing.T) {
+	for from, to := range map[string]string{
+		"/docs/protocol.md":           "/docs/protocol",
+		"/docs/problems/not_found.md": "/docs/problems/not_found",
+		"/docs/adr":                   "/docs/adr/",
+		"/docs/problems":              "/docs/problems/",
+		"/docs/protocol/":             "/docs/protocol",
+		"/openapi.yaml/":              "/openapi.yaml",
+	} {
+		if r := get("GET", from); r.Code != http.StatusMovedPermanently || r.Header().Get("Location") != to {
+			t.Errorf("%s: %d to %q, want %q", from, r.Code, r.Header().Get("Location"), to)
+		}
+	}
+	for _, at := range []string{"/docs/no_such.md", "/docs/no_such/", "/docs/assets", "/docs/protocol.md.md"} {
+		if r := get("GET", at); r.Code != http.StatusNotFound {
+			t.Errorf("%s: %d", at, r.Code)
+		}
+	}
+}
+
 func TestDocumentIsServedAsItIs(t *testing.T) {
 	r := get("GET", "/openapi.yaml")
 	if r.Body.String() != string(openapi.Document) {
