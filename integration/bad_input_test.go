@@ -187,6 +187,10 @@ func TestBadEnvelopesAreRefused(t *testing.T) {
 	if len(p.Errors) != 2 {
 		t.Errorf("two faults are told as %+v", p.Errors)
 	}
+	p = o.Call("POST", "/v1/queues", `{"name":"bad name!"}`, harness.Key("k")).WantProblem(t, 400, "invalid_request")
+	if want := "/name: it must be 1 to 128 characters, each one of A-Z a-z 0-9 . _ : / -"; p.Detail != want {
+		t.Errorf("a bad name: %s, want %s", p.Detail, want)
+	}
 	for _, c := range []struct{ contentType, encoding string }{{"text/plain", ""}, {"application/xml", ""}, {"application/json", "gzip"}, {"application/merge-patch+json", ""}, {";;", ""}} {
 		headers := []harness.Header{harness.Key("k"), {Name: "Content-Type", Value: c.contentType}}
 		if c.encoding != "" {

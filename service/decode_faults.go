@@ -135,6 +135,20 @@ func undecodable(err error) *fault.Fault {
 	return fault.Invalid(at, code, "%s", detail)
 }
 
+var (
+	classText   = regexp.MustCompile(`^\^\[(.+)\]\{([0-9]+),([0-9]+)\}\$$`)
+	classMember = regexp.MustCompile(`.-.|.`)
+)
+
+// formOf puts a pattern into words where it is a set of characters and a length, as all those of names are.
+func formOf(pattern string) string {
+	m := classText.FindStringSubmatch(pattern)
+	if m == nil {
+		return "it does not match " + pattern
+	}
+	return fmt.Sprintf("it must be %s to %s characters, each one of %s", m[2], m[3], strings.Join(classMember.FindAllString(m[1], -1), " "))
+}
+
 // explain gives the rule that a value broke, and what it asks for.
 func explain(err error) (code, detail string) {
 	var (
@@ -154,7 +168,7 @@ func explain(err error) (code, detail string) {
 	case errors.As(err, &long):
 		return "too_long", fmt.Sprintf("its length is %d and may be at most %d", long.Len, long.MaxLength)
 	case errors.As(err, &pattern):
-		return "pattern", "it does not match " + pattern.Pattern.String()
+		return "pattern", formOf(pattern.Pattern.String())
 	case errors.As(err, &instant):
 		return "date_time", "an instant is written as in 2026-01-31T12:00:00.000000Z (RFC 3339)"
 	case limit != nil && limit[1] == "less":

@@ -559,22 +559,6 @@ func (c *Client) CancelTask(ctx context.Context, request OptCancelTaskRequest, p
 }
 
 func (c *Client) sendCancelTask(ctx context.Context, request OptCancelTaskRequest, params CancelTaskParams, requestOptions ...RequestOption) (res *TaskSummaryHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if value, ok := request.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("cancelTask"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -840,15 +824,6 @@ func (c *Client) ClaimTasks(ctx context.Context, request *ClaimTasksRequest, par
 }
 
 func (c *Client) sendClaimTasks(ctx context.Context, request *ClaimTasksRequest, params ClaimTasksParams, requestOptions ...RequestOption) (res *ClaimTasksResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("claimTasks"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1062,15 +1037,6 @@ func (c *Client) CloseWorkerSession(ctx context.Context, request *CloseWorkerSes
 }
 
 func (c *Client) sendCloseWorkerSession(ctx context.Context, request *CloseWorkerSessionRequest, params CloseWorkerSessionParams, requestOptions ...RequestOption) (res *ClosedWorkerSession, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("closeWorkerSession"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1283,15 +1249,6 @@ func (c *Client) CreateCredential(ctx context.Context, request *CreateCredential
 }
 
 func (c *Client) sendCreateCredential(ctx context.Context, request *CreateCredentialRequest, params CreateCredentialParams, requestOptions ...RequestOption) (res *IssuedCredentialHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createCredential"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1519,15 +1476,6 @@ func (c *Client) CreateQueue(ctx context.Context, request *CreateQueueRequest, p
 }
 
 func (c *Client) sendCreateQueue(ctx context.Context, request *CreateQueueRequest, params CreateQueueParams, requestOptions ...RequestOption) (res *QueueHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("createQueue"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -1762,15 +1710,6 @@ func (c *Client) FinishAttempts(ctx context.Context, request *FinishAttemptsRequ
 }
 
 func (c *Client) sendFinishAttempts(ctx context.Context, request *FinishAttemptsRequest, params FinishAttemptsParams, requestOptions ...RequestOption) (res *FinishAttemptsResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("finishAttempts"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -3548,15 +3487,6 @@ func (c *Client) HeartbeatAttempts(ctx context.Context, request *HeartbeatAttemp
 }
 
 func (c *Client) sendHeartbeatAttempts(ctx context.Context, request *HeartbeatAttemptsRequest, params HeartbeatAttemptsParams, requestOptions ...RequestOption) (res *HeartbeatAttemptsResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("heartbeatAttempts"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -6155,15 +6085,6 @@ func (c *Client) OpenWorkerSession(ctx context.Context, request *OpenWorkerSessi
 }
 
 func (c *Client) sendOpenWorkerSession(ctx context.Context, request *OpenWorkerSessionRequest, params OpenWorkerSessionParams, requestOptions ...RequestOption) (res *WorkerSession, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("openWorkerSession"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -6376,15 +6297,6 @@ func (c *Client) PauseQueue(ctx context.Context, request *PauseQueueRequest, par
 }
 
 func (c *Client) sendPauseQueue(ctx context.Context, request *PauseQueueRequest, params PauseQueueParams, requestOptions ...RequestOption) (res *QueueGateHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("pauseQueue"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -6638,15 +6550,6 @@ func (c *Client) ReleaseAttempts(ctx context.Context, request *ReleaseAttemptsRe
 }
 
 func (c *Client) sendReleaseAttempts(ctx context.Context, request *ReleaseAttemptsRequest, params ReleaseAttemptsParams, requestOptions ...RequestOption) (res *ReleaseAttemptsResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("releaseAttempts"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -6864,15 +6767,6 @@ func (c *Client) ResolveTask(ctx context.Context, request *ResolveTaskRequest, p
 }
 
 func (c *Client) sendResolveTask(ctx context.Context, request *ResolveTaskRequest, params ResolveTaskParams, requestOptions ...RequestOption) (res *TaskSummaryHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("resolveTask"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -7130,22 +7024,6 @@ func (c *Client) ResumeQueue(ctx context.Context, request OptResumeQueueRequest,
 }
 
 func (c *Client) sendResumeQueue(ctx context.Context, request OptResumeQueueRequest, params ResumeQueueParams, requestOptions ...RequestOption) (res *QueueGateHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if value, ok := request.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("resumeQueue"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -7393,22 +7271,6 @@ func (c *Client) RetryTask(ctx context.Context, request OptRetryTaskRequest, par
 }
 
 func (c *Client) sendRetryTask(ctx context.Context, request OptRetryTaskRequest, params RetryTaskParams, requestOptions ...RequestOption) (res *TaskSummaryHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if value, ok := request.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("retryTask"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -7667,15 +7529,6 @@ func (c *Client) RevokeCredential(ctx context.Context, request *RevokeCredential
 }
 
 func (c *Client) sendRevokeCredential(ctx context.Context, request *RevokeCredentialRequest, params RevokeCredentialParams, requestOptions ...RequestOption) (res *RevokeCredentialOKHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("revokeCredential"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -7922,22 +7775,6 @@ func (c *Client) RotateCredential(ctx context.Context, request OptRotateCredenti
 }
 
 func (c *Client) sendRotateCredential(ctx context.Context, request OptRotateCredentialRequest, params RotateCredentialParams, requestOptions ...RequestOption) (res *RotateCredentialOKHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if value, ok := request.Get(); ok {
-			if err := func() error {
-				if err := value.Validate(); err != nil {
-					return err
-				}
-				return nil
-			}(); err != nil {
-				return err
-			}
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("rotateCredential"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -8187,15 +8024,6 @@ func (c *Client) StartAttempts(ctx context.Context, request *StartAttemptsReques
 }
 
 func (c *Client) sendStartAttempts(ctx context.Context, request *StartAttemptsRequest, params StartAttemptsParams, requestOptions ...RequestOption) (res *StartAttemptsResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("startAttempts"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -8413,15 +8241,6 @@ func (c *Client) SubmitTask(ctx context.Context, request *SubmitTaskRequest, par
 }
 
 func (c *Client) sendSubmitTask(ctx context.Context, request *SubmitTaskRequest, params SubmitTaskParams, requestOptions ...RequestOption) (res *AcceptanceReceiptHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("submitTask"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -8652,15 +8471,6 @@ func (c *Client) SubmitTasks(ctx context.Context, request *SubmitTasksRequest, p
 }
 
 func (c *Client) sendSubmitTasks(ctx context.Context, request *SubmitTasksRequest, params SubmitTasksParams, requestOptions ...RequestOption) (res *SubmitTasksResponse, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("submitTasks"),
 		semconv.HTTPRequestMethodKey.String("POST"),
@@ -8876,15 +8686,6 @@ func (c *Client) UpdateQueue(ctx context.Context, request *UpdateQueueRequest, p
 }
 
 func (c *Client) sendUpdateQueue(ctx context.Context, request *UpdateQueueRequest, params UpdateQueueParams, requestOptions ...RequestOption) (res *GetQueueOKHeaders, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("updateQueue"),
 		semconv.HTTPRequestMethodKey.String("PATCH"),
@@ -9132,15 +8933,6 @@ func (c *Client) VoidIdempotencyKey(ctx context.Context, request *VoidIdempotenc
 }
 
 func (c *Client) sendVoidIdempotencyKey(ctx context.Context, request *VoidIdempotencyKeyRequest, params VoidIdempotencyKeyParams, requestOptions ...RequestOption) (res *IdempotencyKey, err error) {
-	// Validate request before sending.
-	if err := func() error {
-		if err := request.Validate(); err != nil {
-			return err
-		}
-		return nil
-	}(); err != nil {
-		return res, errors.Wrap(err, "validate")
-	}
 	otelAttrs := []attribute.KeyValue{
 		otelogen.OperationID("voidIdempotencyKey"),
 		semconv.HTTPRequestMethodKey.String("POST"),

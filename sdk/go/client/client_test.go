@@ -175,12 +175,10 @@ func TestSubmitNeedsAKeyAndJSON(t *testing.T) {
 	good := client.Submission{Queue: "mail", Type: "mail.welcome"}
 	bad := good
 	bad.Payload = json.RawMessage("{")
-	invalid := good
-	invalid.Type = "no spaces"
 	for _, try := range []struct {
 		key string
 		s   client.Submission
-	}{{"", good}, {"k", bad}, {"k", invalid}} {
+	}{{"", good}, {"k", bad}} {
 		if _, err := c.Submit(t.Context(), try.key, try.s); err == nil {
 			t.Errorf("Submit(%q, %+v) was let through", try.key, try.s)
 		}

@@ -22,7 +22,7 @@ func Retryable(err error) bool {
 	case errors.As(err, &problem):
 		return retryableProblem(problem)
 	case errors.As(err, &invalid):
-		return false // of the request, before it was sent, or of a reply that would come again as it is
+		return false // of a reply that would come again as it is
 	}
 	return true
 }

@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/orbit-run/orbit/sdk/go/api"
@@ -138,7 +137,7 @@ func (it *Item) request() (api.SubmitItem, error) {
 	if err != nil {
 		return api.SubmitItem{}, err
 	}
-	item := api.SubmitItem{
+	return api.SubmitItem{
 		IdempotencyKey: it.Key,
 		QueueID:        req.QueueID,
 		Queue:          req.Queue,
@@ -150,9 +149,5 @@ func (it *Item) request() (api.SubmitItem, error) {
 		DelayMs:        req.DelayMs,
 		DeadlineAt:     req.DeadlineAt,
 		MaxAttempts:    req.MaxAttempts,
-	}
-	if err := item.Validate(); err != nil {
-		return api.SubmitItem{}, errors.Join(errors.New("orbit: invalid item"), err)
-	}
-	return item, nil
+	}, nil
 }
