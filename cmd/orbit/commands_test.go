@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"encoding/json"
+	"net"
 	"os"
 	"strings"
 	"syscall"
@@ -37,7 +38,7 @@ func TestBootstrapWorksOnce(t *testing.T) {
 	if !strings.Contains(first.out, "orb_") || !strings.Contains(first.err, "not stored") {
 		t.Errorf("no key is shown:\n%s%s", first.out, first.err)
 	}
-	if again := program("admin", "bootstrap"); again.code != exitFailed || strings.Contains(again.out, "orb_") || !strings.Contains(again.err, "already") {
+	if again := program("admin", "bootstrap"); again.code != exitFailed || strings.Contains(again.out, "orb_") || !strings.Contains(again.err, "orbit admin credential create") {
 		t.Errorf("a second time: exit code %d\n%s%s", again.code, again.out, again.err)
 	}
 	if n := rowCount(t, d.DB, `SELECT COUNT(*) FROM orbit_credentials`); n != 1 {
@@ -220,11 +221,37 @@ func TestTasksFromTheCommandLine(t *testing.T) {
 		{"task", "submit", "-q", "q", "-t", "t", "--delay", "1s", "--run-at", "2030-01-01T00:00:00Z"},
 		{"task", "list", "--state", "lost"},
 		{"task", "get", strings.Repeat("0", 32)},
-		{"task", "get", "x"},
 	} {
 		if got := program(bad...); got.code == 0 || got.err == "" {
 			t.Errorf("%v succeeded: %s", bad, got.out)
 		}
+	}
+	for rule, bad := range map[string][]string{
+		"32 lower-case hexadecimal": {"task", "get", "abc"},
+		"characters, each one of":   {"queue", "create", "bad name!"},
+		"at most 86400000":          {"queue", "update", "q", "--lease", "1000000h"},
+	} {
+		if got := program(bad...); got.code != exitFailed || strings.Count(got.err, rule) != 1 {
+			t.Errorf("%v: exit code %d, %q is not said once: %s", bad, got.code, rule, got.err)
+		}
+	}
+}
+
+func TestAServerThatIsAway(t *testing.T) {
+	listener, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	listener.Close()
+	remote, err := remoteSettings{Server: "http://" + listener.Addr().String(), Key: "orb_x"}.client()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := remote.API.GetCredential(t.Context(), api.GetCredentialParams{}); !unreachable(err) {
+		t.Errorf("nothing listens there: %v", err)
+	}
+	if _, err := (&net.Dialer{}).DialContext(t.Context(), "tcp", listener.Addr().String()); err == nil || unreachable(err) {
+		t.Errorf("a database that is away: %v", err)
 	}
 }
 

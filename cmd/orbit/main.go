@@ -53,6 +53,7 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 	defer stop()
 	context.AfterFunc(ctx, stop)
 
+	dropEmptyVariables()
 	var cli commands
 	exited := -1
 	parser, err := newParser(&cli, stdout, stderr, func(code int) { exited = code; panic(exitNow{}) })
@@ -82,6 +83,9 @@ func run(args []string, stdout, stderr io.Writer) (code int) {
 		return 0
 	}
 	fmt.Fprintln(stderr, "orbit:", strings.TrimPrefix(err.Error(), "orbit: ")) // which the client of the API says too
+	if unreachable(err) {
+		fmt.Fprintln(stderr, "Is Orbit running there? --server or ORBIT_SERVER says where it is.")
+	}
 	if usage := (usageError{}); errors.As(err, &usage) {
 		return exitUsage
 	}

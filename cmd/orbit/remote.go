@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"io"
 	"iter"
+	"net"
+	"net/url"
 	"os"
 	"time"
 
@@ -47,6 +49,13 @@ func call[T any](ctx context.Context, p *printer, i idempotent, send func(ctx co
 // read sends a request that changes nothing.
 func read[T any](ctx context.Context, send func(context.Context) (T, error)) (T, error) {
 	return client.Retry(ctx, send, client.For(remoteTimeout))
+}
+
+// unreachable says of an error of the API's client that nothing listens where the service was looked for.
+func unreachable(err error) bool {
+	var request *url.Error // what only HTTP has: a dial of the database is none of it
+	var dial *net.OpError
+	return errors.As(err, &request) && errors.As(request, &dial) && dial.Op == "dial"
 }
 
 // collect takes at most limit items of a list; 0 takes all.

@@ -16,7 +16,8 @@ import (
 
 // A setting is a flag that has an environment variable. The file knows it by the flag's name with underscores: flag
 // --drain-delay, variable ORBIT_DRAIN_DELAY, key drain_delay. A flag wins over the environment, the environment over the
-// file, the file over the default. A key or an ORBIT_ variable that is no setting is an error.
+// file, the file over the default. An empty variable is one that is not set. A key or an ORBIT_ variable that is no setting is
+// an error.
 
 type configFlag string
 
@@ -166,6 +167,15 @@ func editDistance(a, b string) int {
 // Variables with our prefix that are not for this program: of the test suite, of the scripts that bring a MySQL, and
 // those that Kubernetes sets in every container beside a service named orbit.
 var foreignVariable = regexp.MustCompile(`^ORBIT_(TEST_.*|MYSQL_.*|(.*_)?SERVICE_(HOST|PORT.*)|(.*_)?PORT(_.*)?)$`)
+
+// dropEmptyVariables makes an empty variable one that is not set: scripts and compose files cannot always leave one out.
+func dropEmptyVariables() {
+	for _, entry := range os.Environ() {
+		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "ORBIT_") && value == "" {
+			os.Unsetenv(name) // nothing to do about a name that the system does not take
+		}
+	}
+}
 
 func checkEnvironment(app *kong.Application, environ []string) error {
 	known := settingFlags(app)

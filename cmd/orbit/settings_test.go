@@ -50,6 +50,27 @@ func TestFlagsWinOverEnvironmentOverFileOverDefault(t *testing.T) {
 	}
 }
 
+func TestAnEmptyVariableIsNotSet(t *testing.T) {
+	file := write(t, "orbit.yaml", "listen: file:1\n")
+	for _, name := range []string{"ORBIT_LISTEN", "ORBIT_KEY_FILE", "ORBIT_DSN_FILE", "ORBIT_CONFIG", "ORBIT_SERVER", "ORBIT_DRAIN_DELAY", "ORBIT_NO_SETTING"} {
+		t.Setenv(name, "")
+	}
+	got := inEffect(t, "--config", file)
+	for _, want := range []settingInEffect{
+		{"listen", "file:1", "file"},
+		{"key_file", "", "default"},
+		{"dsn_file", "", "default"},
+		{"server", "http://127.0.0.1:8080", "default"},
+	} {
+		if got[want.Key] != want {
+			t.Errorf("got %+v, want %+v", got[want.Key], want)
+		}
+	}
+	if o := program("queue", "list"); o.code != exitUsage || !strings.Contains(o.err, "--key is missing") {
+		t.Errorf("no key: exit code %d, %s", o.code, o.err)
+	}
+}
+
 func TestTheFileMayBeNamedByTheEnvironment(t *testing.T) {
 	t.Setenv("ORBIT_CONFIG", write(t, "orbit.yaml", "listen: file:1\n"))
 	if got := inEffect(t)["listen"]; got.Value != "file:1" || got.Source != "file" {

@@ -183,7 +183,7 @@ func (h Host) Bootstrap(ctx context.Context, b Bootstrap) (issued Issued, err er
 			return err
 		}
 		if present > 0 {
-			return fault.New(fault.StateConflict, "this installation has credentials already; make further ones with one of them, or on the host by name")
+			return fault.New(fault.StateConflict, "this installation has credentials already; make further ones on the host with `orbit admin credential create`, or through the API with one that may")
 		}
 		m, err := h.s.issue(ctx, tx, h.caller(n.ID), "bootstrap", orbit.NewID(tx.Now),
 			NewCredential{Name: b.Name, Actions: []string{ActionAll}, Queues: []string{"*"}})
