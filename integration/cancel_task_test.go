@@ -251,3 +251,25 @@ func TestCancelAndFinishAtOnceAgree(t *testing.T) {
 	}
 	t.Log(won)
 }
+
+func TestCancelAndReleaseAtOnceAreBothDone(t *testing.T) {
+	o := harness.Start(t, harness.Options{Replicas: 2})
+	o.CreateQueue("mail", policy())
+	w := openWorker(t, o, "w", "mail")
+	for round := range 25 {
+		id := submit(t, o, "mail")
+		a := w.claimOne()
+		race(t, 2, func(caller int) (struct{}, error) {
+			if caller == 0 {
+				r, err := harness.Do(t.Context(), o.Replica(0).URL, o.Key, "POST", "/v1/tasks/"+id+":cancel", nil, harness.Key(fmt.Sprint("cancel-", round)))
+				if err == nil && r.Status != 200 {
+					err = fmt.Errorf("cancel answered %d %s", r.Status, r.Body)
+				}
+				return struct{}{}, err
+			}
+			_, err := w.on(1).sendItem("/v1/attempts:release", a.item("reason", "shutdown"))
+			return struct{}{}, err
+		})
+		wantState(t, o, id, "cancelled")
+	}
+}

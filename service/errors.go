@@ -24,6 +24,7 @@ var titles = map[fault.Code]string{
 	fault.Forbidden:             "Not granted to this credential",
 	fault.NotFound:              "Not found",
 	fault.MethodNotAllowed:      "The method is not taken here",
+	fault.RequestTimeout:        "The request did not arrive in time",
 	fault.StateConflict:         "Not possible in the present state",
 	fault.PrincipalMismatch:     "The credential is of another namespace or actor",
 	fault.IdempotencyInProgress: "The first request under this key is still running",

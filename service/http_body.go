@@ -47,7 +47,6 @@ func (e *edge) withBody(ctx context.Context, w http.ResponseWriter, in *http.Req
 	if in.Body != nil && in.Body != http.NoBody {
 		out.Body = &scannedBody{
 			wire: in.Body, length: in.ContentLength, encoding: in.Header.Get("Content-Encoding"), subject: subject, result: scanned,
-			limit: func(r io.ReadCloser, n int64) io.ReadCloser { return http.MaxBytesReader(w, r, n) },
 			deadline: func(wait time.Duration) {
 				var at time.Time
 				if wait > 0 {
@@ -68,7 +67,6 @@ type scannedBody struct {
 	encoding string
 	subject  strict.Subject
 	result   *body.Body
-	limit    func(io.ReadCloser, int64) io.ReadCloser
 	deadline func(time.Duration)
 	patience time.Duration
 
@@ -104,23 +102,36 @@ func (b *scannedBody) receive() ([]byte, error) {
 	case b.encoding != "" && b.encoding != "identity":
 		return nil, fault.New(fault.UnsupportedMedia, "bodies are taken without a Content-Encoding")
 	case b.length > limit:
+		defer b.deadline(0)
+		b.discard()
 		return nil, tooLarge(limit)
 	}
 	b.deadline(b.patience)
 	defer b.deadline(0)
+	// Grown as bytes arrive: what a caller only announces costs nothing.
 	var raw bytes.Buffer
-	raw.Grow(int(max(b.length, 0)) + bytes.MinRead)
-	_, err := raw.ReadFrom(b.limit(b.wire, limit))
-	var over *http.MaxBytesError
+	_, err := raw.ReadFrom(io.LimitReader(b.wire, limit+1))
 	switch {
-	case errors.As(err, &over):
+	case int64(raw.Len()) > limit:
+		b.discard()
 		return nil, tooLarge(limit)
 	case errors.Is(err, os.ErrDeadlineExceeded):
-		return nil, fault.New(fault.InvalidRequest, "the body did not arrive within %s", b.patience)
+		return nil, fault.New(fault.RequestTimeout, "the body did not arrive within %s; send it again", b.patience)
 	case err != nil:
-		return nil, fault.New(fault.InvalidRequest, "the body ended before it was complete")
+		return nil, fault.New(fault.RequestTimeout, "the body broke off before it was complete; send it again")
 	}
 	return raw.Bytes(), nil
+}
+
+// What is read of a body that is too large, so that a client which writes before it reads gets its answer.
+const (
+	discardBytes = 64 << 20
+	discardTime  = 5 * time.Second
+)
+
+func (b *scannedBody) discard() {
+	b.deadline(discardTime)
+	_, _ = io.CopyN(io.Discard, b.wire, discardBytes)
 }
 
 func tooLarge(limit int64) *fault.Fault {

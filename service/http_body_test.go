@@ -3,7 +3,6 @@ package service
 import (
 	"errors"
 	"io"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -17,7 +16,6 @@ func scan(operation, path, text string) (*body.Body, []byte, error) {
 	result := &body.Body{}
 	b := scannedBody{
 		wire: io.NopCloser(strings.NewReader(text)), length: int64(len(text)), subject: strict.Subject{Operation: operation, Path: path}, result: result,
-		limit:    func(r io.ReadCloser, n int64) io.ReadCloser { return http.MaxBytesReader(nil, r, n) },
 		deadline: func(time.Duration) {},
 	}
 	read, err := io.ReadAll(&b)
@@ -96,7 +94,6 @@ func TestBodyIsRefused(t *testing.T) {
 func TestBodyOfUnknownLength(t *testing.T) {
 	b := scannedBody{
 		wire: io.NopCloser(strings.NewReader(strings.Repeat(" ", maxBody+1))), length: -1, subject: strict.Subject{Operation: "submitTask"}, result: &body.Body{},
-		limit:    func(r io.ReadCloser, n int64) io.ReadCloser { return http.MaxBytesReader(nil, r, n) },
 		deadline: func(time.Duration) {},
 	}
 	var f *fault.Fault
@@ -104,8 +101,8 @@ func TestBodyOfUnknownLength(t *testing.T) {
 		t.Errorf("too large: %v", err)
 	}
 	b = scannedBody{wire: io.NopCloser(io.MultiReader(strings.NewReader("{"), brokenReader{})), length: 10, result: &body.Body{},
-		limit: func(r io.ReadCloser, n int64) io.ReadCloser { return http.MaxBytesReader(nil, r, n) }, deadline: func(time.Duration) {}}
-	if _, err := io.ReadAll(&b); !errors.As(err, &f) || f.Code != fault.InvalidRequest {
+		deadline: func(time.Duration) {}}
+	if _, err := io.ReadAll(&b); !errors.As(err, &f) || f.Code != fault.RequestTimeout {
 		t.Errorf("ended early: %v", err)
 	}
 	b = scannedBody{wire: io.NopCloser(strings.NewReader("{}")), encoding: "gzip", result: &body.Body{}}

@@ -152,7 +152,8 @@ func readHeaders(r *request, h http.Header) *fault.Fault {
 	}
 	r.namespace, r.actor = h.Get("Orbit-Namespace"), h.Get("Orbit-Actor")
 	for name, asserted := range map[string]string{"Orbit-Namespace": r.namespace, "Orbit-Actor": r.actor} {
-		if _, err := orbit.ParseID(asserted); asserted != "" && err != nil {
+		// Present but empty asserts nothing, which is not what a caller with an unset variable means.
+		if _, err := orbit.ParseID(asserted); len(h[name]) > 0 && err != nil {
 			return fault.Invalid("header/"+name, "pattern", "%s", err)
 		}
 	}

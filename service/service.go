@@ -51,7 +51,7 @@ type Options struct {
 	EventRetention time.Duration
 	// RateLimitPerSecond holds for each credential that has no limit of its own; 0 means none.
 	RateLimitPerSecond int
-	// StatementTime bounds one run of a transaction, its waits for locks included; 0 means 30 s.
+	// StatementTime bounds one run of a transaction, its waits for locks included; 0 means 10 s.
 	StatementTime time.Duration
 	// BodyTime bounds the arrival of one request body; 0 means 60 s.
 	BodyTime time.Duration
@@ -137,7 +137,7 @@ func (o *Options) complete() error {
 	orElse(&o.IdempotencyLife, platform.MinKeyLife)
 	orElse(&o.TombstoneLife, 90*24*time.Hour)
 	orElse(&o.EventRetention, 30*24*time.Hour)
-	orElse(&o.StatementTime, 30*time.Second)
+	orElse(&o.StatementTime, 10*time.Second)
 	orElse(&o.BodyTime, time.Minute)
 	if o.IdempotencyLife < platform.MinKeyLife {
 		return fmt.Errorf("service: idempotency keys must live for at least %s, not %s: a caller may come back that late", platform.MinKeyLife, o.IdempotencyLife)

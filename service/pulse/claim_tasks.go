@@ -130,17 +130,7 @@ func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string)
 	if err := json.Unmarshal(instance.Queues, &ids); err != nil {
 		return nil, err
 	}
-	refs := make([]queueRef, len(ids))
-	for i, id := range ids {
-		refs[i].id = id
-	}
-	queues, err := findQueues(ctx, q, c.caller, refs)
-	if err != nil {
-		return nil, err
-	}
-	return slices.DeleteFunc(ids, func(id orbit.ID) bool {
-		return !slices.ContainsFunc(queues, func(row *pulsedb.PulseQueue) bool { return row != nil && row.ID == id })
-	}), nil
+	return grantedQueues(ctx, q, c.caller, ids)
 }
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
@@ -238,9 +228,25 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 
 // claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
 //  1. the rows, in claim order, without waiting for rivals;
-//  2. their tasks, read under that licence; one past its deadline is left to the deadline pass;
+//  2. their tasks, read under that licence; one past its deadline fails here and now;
 //  3. the rows deleted, the attempts inserted with the next generation.
+//
+// Where nothing but overdue tasks was at the front it looks again, a few times: those must not hide the others.
 func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) error {
+	for range maxOverdueLooks {
+		overdue, err := s.claimFront(ctx, tx, ns, queueID, claims)
+		if err != nil || !overdue {
+			return err
+		}
+	}
+	return nil
+}
+
+// maxOverdueLooks bounds how many stretches of overdue tasks one claim clears away.
+const maxOverdueLooks = 8
+
+// claimFront does claimQueue's steps once, and tells whether it met overdue tasks.
+func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) (overdue bool, err error) {
 	var takers []*claimCall
 	room := 0
 	for _, c := range claims {
@@ -250,20 +256,25 @@ func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 		}
 	}
 	if room == 0 {
-		return nil
+		return false, nil
 	}
 	q := pulsedb.New(tx)
 	rows, err := q.LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(room)})
 	if err != nil || len(rows) == 0 {
-		return err
+		return false, err
 	}
 	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: ns, ID: queueID})
 	if err != nil {
-		return err
+		return false, err
 	}
-	tasks, err := offerable(ctx, tx, q, ns, rows)
+	tasks, late, err := offerable(ctx, tx, q, ns, rows)
 	if err != nil {
-		return err
+		return false, err
+	}
+	for _, id := range late {
+		if err := s.failOverdueReady(ctx, tx, ns, id); err != nil {
+			return false, err
+		}
 	}
 	var taken []batch.ReadyRow
 	var attempts [][]any
@@ -287,13 +298,22 @@ func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 		emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, "attempt.offered", facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
 	}
 	if len(taken) == 0 {
-		return nil
+		return len(late) > 0, nil
 	}
 	n, err := batch.DeleteReady(ctx, tx, ns, queueID, taken)
 	if err := dbtx.SwappedAll(n, err, len(taken)); err != nil {
+		return false, err
+	}
+	return len(late) > 0, batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
+}
+
+// failOverdueReady fails a ready task whose row this transaction holds.
+func (s *Service) failOverdueReady(ctx context.Context, tx *dbtx.Tx, ns, taskID orbit.ID) error {
+	l, err := takeLicence(ctx, pulsedb.New(tx), ns, taskID)
+	if err != nil {
 		return err
 	}
-	return batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
+	return s.endTask(ctx, tx, ns, system, l, fateFail, codeDeadlineExceeded, textDeadlineExceeded)
 }
 
 // nextTaker is the claim whose turn it is and which has room.
@@ -308,29 +328,31 @@ func nextTaker(takers []*claimCall, turn *int, bytes int) *claimCall {
 	return nil
 }
 
-// offerable reads the tasks behind ready rows, payloads included, as far as one batch's room goes; at least one fits.
-func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, rows []pulsedb.LockReadyRow) (map[orbit.ID]pulsedb.ListTasksToOfferRow, error) {
+// offerable reads the tasks behind ready rows, payloads included, as far as one batch's room goes; at least one fits. Those past their
+// deadline are late, and no offers.
+func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, rows []pulsedb.LockReadyRow) (tasks map[orbit.ID]pulsedb.ListTasksToOfferRow, late []orbit.ID, err error) {
 	ids := make([]orbit.ID, len(rows))
 	for i, r := range rows {
 		ids[i] = r.TaskID
 	}
 	found, err := q.ListTasksToOffer(ctx, pulsedb.ListTasksToOfferParams{InlineBytes: inlineBytes, NamespaceID: ns, Ids: ids})
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	byID := make(map[orbit.ID]pulsedb.ListTasksToOfferRow, len(found))
 	for _, t := range found {
 		byID[t.ID] = t
 	}
-	tasks := make(map[orbit.ID]pulsedb.ListTasksToOfferRow, len(found))
+	tasks = make(map[orbit.ID]pulsedb.ListTasksToOfferRow, len(found))
 	var large []orbit.ID
 	room := maxOfferBytes
 	for _, r := range rows {
 		t, ok := byID[r.TaskID]
 		if !ok {
-			return nil, errors.New("a ready row has no task")
+			return nil, nil, errors.New("a ready row has no task")
 		}
 		if t.DeadlineAt != nil && !t.DeadlineAt.After(tx.Now) {
+			late = append(late, t.ID)
 			continue
 		}
 		if room -= int(t.PayloadBytes); room < 0 && len(tasks) > 0 {
@@ -342,7 +364,7 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 		tasks[t.ID] = t
 	}
 	if len(large) == 0 {
-		return tasks, nil
+		return tasks, late, nil
 	}
 	payloads, err := q.ListPayloads(ctx, pulsedb.ListPayloadsParams{NamespaceID: ns, Ids: large})
 	for _, p := range payloads {
@@ -350,7 +372,7 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 		t.InlinePayload = p.Payload
 		tasks[p.ID] = t
 	}
-	return tasks, err
+	return tasks, late, err
 }
 
 func offer(queue pulsedb.PulseQueue, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, id orbit.ID, token orbit.Token, until time.Time) api.Offer {

@@ -11,6 +11,9 @@ import (
 // The deciders are pure: from the rows as they are held, and the transaction's clock, they say what becomes of an attempt
 // and its task. settle carries it out.
 
+// textDeadlineExceeded is codeDeadlineExceeded for people.
+const textDeadlineExceeded = "the deadline passed before the task ended"
+
 // fate is what becomes of a task whose live attempt ends.
 type fate uint8
 

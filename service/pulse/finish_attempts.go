@@ -168,6 +168,9 @@ func finishOver(a pulsedb.PulseAttempt) error {
 	return fault.New(fault.StateConflict, "the attempt has ended (%s, %s); the result is kept as evidence", a.State, a.EndCode)
 }
 
+// maxEvidence bounds the different refused results that are kept of one attempt; later ones are refused and not kept.
+const maxEvidence = 16
+
 // keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once: the held
 // attempt keeps rivals away between the look and the insert.
 func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
@@ -183,6 +186,13 @@ func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit
 		}
 		if !errors.Is(err, sql.ErrNoRows) {
 			return err
+		}
+		kept, err := q.CountEvidence(ctx, pulsedb.CountEvidenceParams{NamespaceID: ns, AttemptID: a.ID})
+		if err != nil {
+			return err
+		}
+		if kept >= maxEvidence {
+			continue
 		}
 		i.evidence = orbit.NewID(tx.Now)
 		if err := q.InsertEvidence(ctx, pulsedb.InsertEvidenceParams{

@@ -18,25 +18,39 @@ type licence struct {
 }
 
 // takeLicence takes whichever row an open task has. The task may move while it is looked for, since nothing else is locked:
-// then it is looked for again, where the newer row says. Waits for a rival's commit; never holds the task row before the licence.
+// then it is looked for again, where the newer row says. Waits for a rival's commit; never holds the task row before the licence. The task
+// is as it is under the licence: what was read before may be older than the row that was taken.
 func takeLicence(ctx context.Context, q *pulsedb.Queries, ns, taskID orbit.ID) (licence, error) {
 	for range 16 {
-		heads, err := q.ListTaskHeads(ctx, pulsedb.ListTaskHeadsParams{NamespaceID: ns, Ids: []orbit.ID{taskID}})
+		head, err := taskHead(ctx, q, ns, taskID)
 		if err != nil {
 			return licence{}, err
 		}
-		if len(heads) == 0 {
-			return licence{}, fault.Missing("task")
-		}
-		l := licence{task: heads[0]}
-		if l.task.State != orbit.TaskOpen {
+		l := licence{task: head}
+		if head.State != orbit.TaskOpen {
 			return l, dbtx.ErrLost
 		}
-		if found, err := l.take(ctx, q, ns); err != nil || found {
+		found, err := l.take(ctx, q, ns)
+		if err != nil {
+			return l, err
+		}
+		if found {
+			l.task, err = taskHead(ctx, q, ns, taskID)
 			return l, err
 		}
 	}
 	return licence{}, fault.New(fault.Unavailable, "the task moves too fast to be held; try again")
+}
+
+func taskHead(ctx context.Context, q *pulsedb.Queries, ns, taskID orbit.ID) (pulsedb.ListTaskHeadsRow, error) {
+	heads, err := q.ListTaskHeads(ctx, pulsedb.ListTaskHeadsParams{NamespaceID: ns, Ids: []orbit.ID{taskID}})
+	if err != nil {
+		return pulsedb.ListTaskHeadsRow{}, err
+	}
+	if len(heads) == 0 {
+		return pulsedb.ListTaskHeadsRow{}, fault.Missing("task")
+	}
+	return heads[0], nil
 }
 
 func (l *licence) take(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (bool, error) {

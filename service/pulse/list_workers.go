@@ -16,7 +16,7 @@ import (
 const liveBound = 50_000
 
 // ListWorkers lists the incarnations of the workers of the namespace by id, the greatest first, which is newest first for
-// time-ordered ids. Queues are shown by id only, so that no name is told that was not granted.
+// time-ordered ids. Queues that were not granted are left out, and so are workers that serve no other; a page may be short.
 func (s *Service) ListWorkers(ctx context.Context, params api.ListWorkersParams) (*api.WorkerList, error) {
 	caller, err := platform.Authorize(ctx, platform.ActionTasksRead)
 	if err != nil {
@@ -42,14 +42,41 @@ func (s *Service) ListWorkers(ctx context.Context, params api.ListWorkersParams)
 	if err != nil {
 		return nil, err
 	}
-	list.Items = make([]api.Worker, len(rows))
-	for i, r := range rows {
-		if list.Items[i], err = viewWorker(r); err != nil {
+	list.Items = make([]api.Worker, 0, len(rows))
+	for _, r := range rows {
+		w, err := viewWorker(r)
+		if err != nil {
 			return nil, err
 		}
-		list.Items[i].LiveAttempts = live(r.ID)
+		if w.Queues, err = grantedQueues(ctx, q, caller, w.Queues); err != nil {
+			return nil, err
+		}
+		if len(w.Queues) == 0 && !caller.SeesAllQueues() {
+			continue
+		}
+		w.LiveAttempts = live(r.ID)
+		list.Items = append(list.Items, w)
 	}
 	return list, nil
+}
+
+// grantedQueues leaves out queues that were not granted to the caller.
+func grantedQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, ids []orbit.ID) ([]orbit.ID, error) {
+	if c.SeesAllQueues() || len(ids) == 0 {
+		return ids, nil
+	}
+	refs := make([]queueRef, len(ids))
+	for i, id := range ids {
+		refs[i].id = id
+	}
+	queues, err := findQueues(ctx, q, c, refs)
+	granted := make([]orbit.ID, 0, len(ids))
+	for _, queue := range queues {
+		if queue != nil {
+			granted = append(granted, queue.ID)
+		}
+	}
+	return granted, err
 }
 
 func viewWorker(r pulsedb.ListInstancesRow) (api.Worker, error) {

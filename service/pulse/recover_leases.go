@@ -2,13 +2,14 @@ package pulse
 
 import (
 	"context"
-	"database/sql"
 	"errors"
+	"math/rand/v2"
 	"time"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/fault"
 )
 
 // RecoverLeases ends offers and leases whose time is past: an offer goes back to its queue, a started attempt is lost, by the queue's
@@ -166,26 +167,52 @@ func (s *Service) ExpireDeadlines(ctx context.Context) (int, error) {
 	if err != nil {
 		return 0, err
 	}
+	rand.Shuffle(len(due), func(i, j int) { due[i], due[j] = due[j], due[i] }) // so that replicas do not wait for each other row by row
 	moved := 0
-	for _, r := range due {
-		err := s.Batch.Run(ctx, "expireDeadlines", func(ctx context.Context, tx *dbtx.Tx) error {
-			l, err := takeLicence(ctx, pulsedb.New(tx), r.NamespaceID, r.TaskID)
-			if err != nil {
-				return err
-			}
-			if l.task.DeadlineAt == nil || l.task.DeadlineAt.After(tx.Now) {
-				return dbtx.ErrLost
-			}
-			return s.endTask(ctx, tx, r.NamespaceID, system, l, fateFail, codeDeadlineExceeded, "the deadline passed before the task ended")
-		})
-		switch {
-		case err == nil:
-			moved++
-		case errors.Is(err, dbtx.ErrLost), errors.Is(err, sql.ErrNoRows), dbtx.IsLockWait(err):
-			// Somebody moved it, or holds it: should it still be due, the next pass sees it again.
-		default:
+	for _, group := range perNamespace(due, func(r pulsedb.DueDeadlinesRow) orbit.ID { return r.NamespaceID }) {
+		ids := make([]orbit.ID, len(group))
+		for i, r := range group {
+			ids[i] = r.TaskID
+		}
+		n, err := parts(ids, func(ids []orbit.ID) (int, error) { return s.failOverdue(ctx, group[0].NamespaceID, ids) })
+		moved += n
+		if err != nil {
 			return moved, err
 		}
 	}
 	return moved, nil
 }
+
+// failOverdue fails tasks of a namespace in one transaction. One that somebody moved meanwhile is passed over: should it still be due, the
+// next pass sees it again.
+func (s *Service) failOverdue(ctx context.Context, ns orbit.ID, ids []orbit.ID) (int, error) {
+	moved := 0
+	err := s.Batch.Run(ctx, "expireDeadlines", func(ctx context.Context, tx *dbtx.Tx) error {
+		moved = 0
+		for _, id := range ids {
+			l, err := takeLicence(ctx, pulsedb.New(tx), ns, id)
+			var gone *fault.Fault
+			if errors.Is(err, dbtx.ErrLost) || errors.As(err, &gone) {
+				continue
+			}
+			if err != nil {
+				return err
+			}
+			if l.task.DeadlineAt == nil || l.task.DeadlineAt.After(tx.Now) {
+				return errOtherDeadline
+			}
+			if err := s.endTask(ctx, tx, ns, system, l, fateFail, codeDeadlineExceeded, textDeadlineExceeded); err != nil {
+				return err
+			}
+			moved++
+		}
+		return nil
+	})
+	if errors.Is(err, errOtherDeadline) {
+		return 0, nil
+	}
+	return moved, err
+}
+
+// errOtherDeadline abandons a transaction that took the licence of a task which was reopened meanwhile; the next pass sees the others again.
+var errOtherDeadline = errors.New("the deadline is another one")

@@ -21,6 +21,7 @@ const (
 	Forbidden             Code = "forbidden"               // 403
 	NotFound              Code = "not_found"               // 404
 	MethodNotAllowed      Code = "method_not_allowed"      // 405
+	RequestTimeout        Code = "request_timeout"         // 408
 	StateConflict         Code = "state_conflict"          // 409
 	PrincipalMismatch     Code = "principal_mismatch"      // 409
 	IdempotencyInProgress Code = "idempotency_in_progress" // 409
@@ -44,7 +45,7 @@ const (
 )
 
 var statuses = map[Code]int{
-	InvalidRequest: 400, CursorInvalid: 400, IdempotencyMissing: 400, Unauthenticated: 401, Forbidden: 403, NotFound: 404, MethodNotAllowed: 405,
+	InvalidRequest: 400, CursorInvalid: 400, IdempotencyMissing: 400, Unauthenticated: 401, Forbidden: 403, NotFound: 404, MethodNotAllowed: 405, RequestTimeout: 408,
 	StateConflict: 409, PrincipalMismatch: 409, IdempotencyInProgress: 409, StaleAttempt: 409, LeaseLost: 409, SessionSuperseded: 409,
 	ResultConflict: 409, StartRefused: 409, IdempotencyExpired: 410, IdempotencyVoid: 410, EventsTrimmed: 410, RevisionMismatch: 412,
 	PayloadTooLarge: 413, UnsupportedMedia: 415, IdempotencyConflict: 422, PreconditionRequired: 428, RateLimited: 429,
