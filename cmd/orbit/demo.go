@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,10 +13,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/orbit-run/orbit/schema"
-	"github.com/orbit-run/orbit/sdk/go/api"
 	"github.com/orbit-run/orbit/sdk/go/client"
-	"github.com/orbit-run/orbit/service"
 )
 
 // demoCommand puts real work through everything, breaks what it runs on in the middle, and compares each result with its own.
@@ -52,7 +48,7 @@ func (c *demoCommand) Run(ctx commandContext, p *printer) (err error) {
 	}
 	summarised := false
 	defer func() { err = errors.Join(err, d.leave(summarised)) }()
-	for _, step := range []func(context.Context) error{d.serve, d.openQueue, d.startWorkers, d.work, d.probe, d.stopWorkers} {
+	for _, step := range []func(context.Context) error{d.serve, d.openQueues, d.startWorkers, d.work, d.probe, d.stopWorkers} {
 		if err := step(ctx); err != nil {
 			return err
 		}
@@ -89,6 +85,7 @@ type demo struct {
 	server  *process
 	workers []*process // the one to be killed first
 	started int        // worker processes so far
+	hit     inFlight
 }
 
 // demoState outlives a demo that was interrupted.
@@ -99,6 +96,7 @@ type demoState struct {
 
 func (d *demo) stateFile() string { return filepath.Join(d.RunDir, "demo.json") }
 func (d *demo) keyFile() string   { return filepath.Join(d.RunDir, "key") }
+func (d *demo) dsnFile() string   { return filepath.Join(d.RunDir, "dsn") }
 
 func (c *demoCommand) prepare(ctx context.Context, p *printer) (*demo, error) {
 	d := &demo{demoCommand: c, p: p}
@@ -156,138 +154,6 @@ func loadState(file, dir string) (demoState, error) {
 	return state, os.WriteFile(file, text, 0o644)
 }
 
-// migrate makes the database ready and finds a key that works, or makes one.
-func (d *demo) migrate(ctx context.Context) error {
-	dsn, err := d.dsn()
-	if err != nil {
-		return err
-	}
-	d.env = []string{"ORBIT_DSN=" + dsn}
-	if err := schema.Up(ctx, dsn, schema.UpOptions{Program: thisBuild().program()}); err != nil {
-		return err
-	}
-	if _, err := os.Stat(d.keyFile()); err == nil {
-		return nil
-	}
-	return d.makeKey(ctx)
-}
-
-// makeKey makes a credential that may do everything, and keeps its key.
-func (d *demo) makeKey(ctx context.Context) error {
-	var key string
-	err := d.withHost(ctx, func(h service.Host) error {
-		issued, err := h.Bootstrap(ctx, service.Bootstrap{})
-		if err != nil { // there are credentials already: one more
-			n, notFound := h.Namespace(ctx, "default/default")
-			if notFound != nil {
-				return errors.Join(err, notFound)
-			}
-			issued, err = h.CreateCredential(ctx, n.ID, service.NewCredential{Name: "demo", Actions: []string{"*"}, Queues: []string{"*"}})
-		}
-		if err == nil {
-			key = issued.Key.Text()
-		}
-		return err
-	})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(d.keyFile(), []byte(key+"\n"), 0o600)
-}
-
-// serve starts the server at an address that it keeps when it is started again.
-func (d *demo) serve(ctx context.Context) error {
-	address, err := fixedAddress(ctx, d.Listen)
-	if err != nil {
-		return err
-	}
-	d.Listen, d.url = address, "http://"+address
-	if err := d.startServer(ctx); err != nil {
-		return err
-	}
-	err = d.connect(ctx)
-	if client.HasCode(err, client.CodeUnauthenticated) {
-		d.p.hint("the key in %s is of another database, or ended; making a new one", d.keyFile())
-		err = errors.Join(d.makeKey(ctx), d.connect(ctx))
-	}
-	return err
-}
-
-// connect proves that the key works.
-func (d *demo) connect(ctx context.Context) (err error) {
-	if d.remote, err = (remoteSettings{Server: d.url, KeyFile: d.keyFile()}).client(); err != nil {
-		return err
-	}
-	_, err = d.remote.Credential(ctx)
-	return err
-}
-
-func (d *demo) startServer(ctx context.Context) (err error) {
-	if d.server, err = startProcess(d.RunDir, "orbit", d.env, "serve", "--listen", d.Listen, "--drain-delay", "0s"); err != nil {
-		return err
-	}
-	return d.server.awaitReady(ctx, d.url)
-}
-
-// fixedAddress is the address itself, or one with another port where that one is taken.
-func fixedAddress(ctx context.Context, address string) (string, error) {
-	listener, err := new(net.ListenConfig).Listen(ctx, "tcp", freeAddress(address))
-	if err != nil {
-		return "", err
-	}
-	defer listener.Close()
-	return listener.Addr().String(), nil
-}
-
-func (d *demo) queueName() string { return "demo-" + d.state.Run }
-
-func (d *demo) openQueue(ctx context.Context) error {
-	queue, err := read(ctx, func(ctx context.Context) (*api.QueueHeaders, error) {
-		return d.remote.API.CreateQueue(ctx, &api.CreateQueueRequest{
-			Name:             d.queueName(),
-			LeaseMs:          api.NewOptInt64(demoLease.Milliseconds()),
-			OfferTimeoutMs:   api.NewOptInt64(demoLease.Milliseconds()),
-			MaxAttempts:      api.NewOptInt(10),
-			BackoffInitialMs: api.NewOptInt64(100),
-			RetentionMs:      api.NewOptInt64((24 * time.Hour).Milliseconds()),
-			UnknownOutcome:   api.NewOptCreateQueueRequestUnknownOutcome(api.CreateQueueRequestUnknownOutcomeRetry),
-		}, api.CreateQueueParams{IdempotencyKey: api.NewOptString("queue-" + d.queueName())})
-	})
-	if err != nil {
-		return fmt.Errorf("make the queue %s: %w", d.queueName(), err)
-	}
-	d.queueID = queue.Response.ID
-	return nil
-}
-
-func (d *demo) startWorkers(context.Context) error {
-	return errors.Join(d.startWorker(), d.startWorker())
-}
-
-func (d *demo) workerName(n int) string {
-	return fmt.Sprintf("%s-%d-%d", d.queueName(), os.Getpid(), n)
-}
-
-func (d *demo) startWorker() error {
-	d.started++
-	w, err := startProcess(d.RunDir, fmt.Sprintf("demo-worker-%d", d.started),
-		[]string{"ORBIT_SERVER=" + d.url, "ORBIT_KEY_FILE=" + d.keyFile()},
-		"demo-worker", "--queue", d.queueName(), "--name", d.workerName(d.started),
-		"--concurrency", formatInt(d.Concurrency), "--", d.state.Dir)
-	if err == nil {
-		d.workers = append(d.workers, w)
-	}
-	return err
-}
-
-func (d *demo) stopWorkers(context.Context) (err error) {
-	for _, w := range d.workers {
-		err = errors.Join(err, w.stop(time.Minute))
-	}
-	d.workers = nil
-	return err
-}
-
 // leave ends the workers, and the server too where the demo did not come to its summary.
 func (d *demo) leave(summarised bool) error {
 	err := d.stopWorkers(context.Background())
@@ -297,257 +163,35 @@ func (d *demo) leave(summarised bool) error {
 	return errors.Join(err, d.server.stop(time.Minute))
 }
 
-// submit has a task accepted for each file. The key comes from the path, so that a repeat makes no second task.
-func (d *demo) submit(ctx context.Context) error {
-	for from := 0; from < len(d.files.paths); from += demoBatch {
-		paths := d.files.paths[from:min(from+demoBatch, len(d.files.paths))]
-		items := make([]client.Item, len(paths))
-		for i, path := range paths {
-			items[i] = client.Item{Key: d.key(path), Submission: d.digestTask(path)}
-		}
-		results, err := d.remote.SubmitBatch(ctx, items)
-		if err != nil {
-			return fmt.Errorf("submit: %w", err)
-		}
-		for i, r := range results {
-			if r.Err != nil {
-				return fmt.Errorf("submit %s: %w", paths[i], r.Err)
-			}
-			d.tasks[from+i] = r.Receipt.TaskID
-		}
-		d.sent.Add(int64(len(paths)))
-	}
-	return nil
-}
-
-func (d *demo) digestTask(path string) client.Submission {
-	return client.Submission{Queue: d.queueName(), Type: demoTaskType, Payload: client.JSON(demoFile{path})}
-}
-
-// submission is the submitting of all tasks, under way or ended.
-type submission struct {
-	ended chan struct{} // closed when it has; then err says how
-	err   error
-}
-
-// work submits, breaks and mends, until nothing is left to do.
-func (d *demo) work(ctx context.Context) error {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	s := submission{ended: make(chan struct{})}
-	go func() {
-		defer close(s.ended)
-		s.err = d.submit(ctx)
-	}()
-	defer func() {
-		cancel()
-		<-s.ended
-	}()
-
-	total := len(d.files.paths)
-	bar := newProgress(d.p.err, "tasks ended", total)
-	breakages := []func(context.Context, *progress) error{d.killWorker, d.restartServer}
-	last, lastDone := time.Now(), -1
-	for {
-		done, err := d.done(ctx)
-		if err != nil {
-			return err
-		}
-		bar.set(done)
-		if done > lastDone {
-			last, lastDone = time.Now(), done
-		}
-		if n := len(breakages); n > 0 && done >= total*(3-n)/3 {
-			if err := breakages[0](ctx, bar); err != nil {
-				return err
-			}
-			breakages, last = breakages[1:], time.Now()
-			continue
-		}
-		if done == total {
-			<-s.ended
-			return s.err
-		}
-		if err := d.wait(ctx, &s, last); err != nil {
-			return err
-		}
-	}
-}
-
-// wait lets a moment pass. It is an error if submitting has failed, or nothing has happened for too long.
-func (d *demo) wait(ctx context.Context, s *submission, last time.Time) error {
-	if time.Since(last) > demoPatience {
-		return fmt.Errorf("no task has ended for %s; the logs are in %s", demoPatience, d.RunDir)
-	}
-	select {
-	case <-s.ended:
-		if s.err != nil {
-			return s.err
-		}
-	default:
-	}
-	return moment(ctx)
-}
-
-// done is how many of the tasks sent so far have surely ended.
-func (d *demo) done(ctx context.Context) (int, error) {
-	sent := int(d.sent.Load())
-	depth, err := read(ctx, func(ctx context.Context) (*api.QueueDepth, error) {
-		return d.remote.API.GetQueueDepth(ctx, api.GetQueueDepthParams{QueueID: d.queueID})
-	})
-	if err != nil {
-		return 0, err
-	}
-	left := 0
-	for _, count := range []api.BoundedCount{depth.Ready, depth.Scheduled, depth.Blocked, depth.Offered, depth.Running, depth.Review} {
-		if count.Capped {
-			return 0, nil
-		}
-		left += count.Count
-	}
-	return max(sent-left, 0), nil
-}
-
-// probe submits tasks one by one to workers that have nothing to do, at a rate that they keep up with, and waits for their end: what
-// the time from submission to start is where no backlog hides it.
-func (d *demo) probe(ctx context.Context) error {
-	due := time.NewTicker(demoProbeInterval)
-	defer due.Stop()
-	bar := newProgress(d.p.err, "one by one", demoProbes)
-	for i := range demoProbes {
-		receipt, err := d.remote.Submit(ctx, fmt.Sprintf("%s-one-by-one-%d", d.queueName(), i), d.digestTask(d.files.paths[i%len(d.files.paths)]))
-		if err != nil {
-			return fmt.Errorf("submit one by one: %w", err)
-		}
-		d.probes = append(d.probes, receipt.TaskID)
-		bar.set(i + 1)
-		select {
-		case <-due.C:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-	total := int(d.sent.Add(demoProbes))
-	for last := time.Now(); ; {
-		done, err := d.done(ctx)
-		if err != nil || done == total {
-			return err
-		}
-		if err := d.wait(ctx, &submission{}, last); err != nil {
-			return err
-		}
-	}
-}
-
-// killWorker ends one worker in the middle of its work with SIGKILL, and starts another.
-func (d *demo) killWorker(ctx context.Context, bar *progress) error {
-	victim := d.workers[0]
-	held, err := d.freezeAtWork(ctx, victim, d.workerName(1))
-	if err != nil {
-		return err
-	}
-	if err := victim.kill(); err != nil {
-		return err
-	}
-	d.workers = d.workers[1:]
-	bar.say("worker 1 (pid %d) killed with SIGKILL; tasks it was running: %d; worker 3 takes its place", victim.pid(), held)
-	return d.startWorker()
-}
-
-// freezeAtWork stops a worker at an instant when it runs tasks, if there is one soon, and tells how many.
-func (d *demo) freezeAtWork(ctx context.Context, w *process, name string) (held int, err error) {
-	for range 30 {
-		if err := w.freeze(); errors.Is(err, errors.ErrUnsupported) {
-			return 0, nil
-		} else if err != nil {
-			return 0, err
-		}
-		err := moment(ctx) // for what it had already sent
-		if err == nil {
-			held, err = d.held(ctx, name)
-		}
-		if held > 0 && err == nil {
-			return held, nil
-		}
-		if err := errors.Join(err, w.thaw(), moment(ctx)); err != nil {
-			return 0, err
-		}
-	}
-	return 0, nil
-}
-
-// moment lets a moment pass.
-func moment(ctx context.Context) error {
-	select {
-	case <-time.After(100 * time.Millisecond):
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
-// held is how many tasks a worker runs.
-func (d *demo) held(ctx context.Context, name string) (n int, err error) {
-	for task, err := range d.remote.Tasks(ctx, client.TaskFilter{QueueID: d.queueID, State: api.TaskStateRunning}) {
-		if err != nil {
-			return 0, err
-		}
-		id, live := task.AttemptID.Get()
-		if !live {
-			continue
-		}
-		attempt, err := read(ctx, func(ctx context.Context) (*api.Attempt, error) {
-			return d.remote.API.GetAttempt(ctx, api.GetAttemptParams{AttemptID: id})
-		})
-		if err != nil {
-			return 0, err
-		}
-		if attempt.WorkerName == name && attempt.State == api.AttemptStateRunning {
-			n++
-		}
-	}
-	return n, nil
-}
-
-// restartServer ends the server with SIGKILL and starts it again at the same address.
-func (d *demo) restartServer(ctx context.Context, bar *progress) error {
-	before := d.server
-	if err := before.kill(); err != nil {
-		return err
-	}
-	from := time.Now()
-	if err := d.startServer(ctx); err != nil {
-		return err
-	}
-	bar.say("server (pid %d) killed with SIGKILL; ready again, with pid %d, after %s", before.pid(), d.server.pid(), time.Since(from).Round(time.Millisecond))
-	return nil
-}
-
-// verify counts the invariants that do not hold, and prints where.
-func (d *demo) verify(ctx context.Context) (broken int, err error) {
-	err = d.withService(ctx, func(replica *service.Service) error {
-		found, err := replica.Verify(ctx)
-		for _, f := range found[:min(len(found), mismatchesShown)] {
-			d.p.hint("invariant broken: %s: %s: %s", f.Invariant, f.ID, f.Detail)
-		}
-		broken = len(found)
-		return err
-	})
-	return broken, err
-}
-
-// introduce tells what the demo leaves behind.
+// introduce tells what the demo leaves behind, in lines that can be run as they are.
 func (d *demo) introduce() {
-	key := d.keyFile()
-	if here, err := os.Getwd(); err == nil {
-		if relative, err := filepath.Rel(here, key); err == nil && !strings.HasPrefix(relative, "..") {
-			key = relative
-		}
-	}
+	key := besides(d.keyFile())
 	d.p.hint(`
-Orbit goes on running at %[1]s (pid %[2]d, log %[3]s). Its API is described at %[1]s/docs.
+Orbit goes on running at %[1]s (pid %[2]d, log %[3]s).
+Its API is described at %[1]s/docs. A task for its queue %[4]s:
 
-  export ORBIT_SERVER=%[1]s ORBIT_KEY_FILE=%[4]s
-  bin/orbit queue depth %[5]s
-  bin/orbit task list --queue %[5]s`, d.url, d.server.pid(), filepath.Join(d.RunDir, "orbit.log"), key, d.queueName())
+  curl %[1]s/v1/tasks -H "Authorization: Bearer $(cat %[5]s)" -H 'Idempotency-Key: hello-%[6]s' \
+    -H 'Content-Type: application/json' -d '{"queue": "%[4]s", "type": "hello", "payload": {"name": "world"}}'
+
+What became of it and of the files:
+
+  export ORBIT_SERVER=%[1]s ORBIT_KEY=$(cat %[5]s)
+  bin/orbit task list --queue %[4]s
+  bin/orbit queue depth %[7]s
+
+Whether every invariant holds:
+
+  ORBIT_DSN_FILE=%[8]s bin/orbit verify`, d.url, d.server.pid(), besides(filepath.Join(d.RunDir, "orbit.log")), demoDefaultQueue, key, d.state.Run, d.queueName(), besides(d.dsnFile()))
+}
+
+// besides is a file's name as short as the working directory makes it.
+func besides(file string) string {
+	here, err := os.Getwd()
+	if err != nil {
+		return file
+	}
+	if relative, err := filepath.Rel(here, file); err == nil && !strings.HasPrefix(relative, "..") {
+		return relative
+	}
+	return file
 }

@@ -46,6 +46,9 @@ type demoSummary struct {
 	IdleP50Ms      float64 `json:"idle_submission_to_start_p50_ms"` // of tasks submitted one by one to idle workers
 	IdleP99Ms      float64 `json:"idle_submission_to_start_p99_ms"`
 	Broken         int     `json:"broken_invariants"`
+
+	AtWorkerKill int `json:"running_at_worker_kill"` // in that worker
+	AtServerKill int `json:"running_at_server_kill"` // in all workers, just before
 }
 
 func (s *demoSummary) rows() [][]string {
@@ -59,6 +62,7 @@ func (s *demoSummary) rows() [][]string {
 		{"of these, unreadable files", nonZero(s.Unreadable)},
 		{"files left out (links, devices)", nonZero(s.Skipped)},
 		{"attempts", fmt.Sprintf("%d, of which %d started", s.Attempts, s.Started)},
+		{"running at the kills", inFlight{s.AtWorkerKill, s.AtServerKill}.text()},
 		{"retries", formatInt(s.Retries)},
 		{"lost with their worker", formatInt(s.Lost)},
 		{"offers not started", formatInt(s.Unstarted)},
@@ -218,7 +222,7 @@ func differs(task *api.Task, name string) (difference string, closed bool) {
 }
 
 func (d *demo) summarise(stories []taskStory) *demoSummary {
-	s := &demoSummary{Tasks: len(stories), Skipped: d.files.irregular + d.files.unnamed + d.files.closed}
+	s := &demoSummary{Tasks: len(stories), Skipped: d.files.irregular + d.files.unnamed + d.files.closed, AtWorkerKill: d.hit.worker, AtServerKill: d.hit.server}
 	var waits []time.Duration
 	var first, last time.Time
 	shown := 0

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -281,15 +282,53 @@ func TestDemo(t *testing.T) {
 			t.Errorf("%q was not told:\n%s", told, o.err)
 		}
 	}
-	if info, err := os.Stat(filepath.Join(runDir, "key")); err != nil || info.Mode().Perm() != 0o600 {
-		t.Errorf("key file: %v, %v", info, err)
+	for _, secret := range []string{"key", "dsn"} {
+		if info, err := os.Stat(filepath.Join(runDir, secret)); err != nil || info.Mode().Perm() != 0o600 {
+			t.Errorf("%s file: %v, %v", secret, info, err)
+		}
 	}
+	wantPrintedLinesToWork(t, runDir, o.err)
 	left, err := filepath.Glob(filepath.Join(runDir, "*.pid"))
 	if err != nil || len(left) != 1 {
 		t.Errorf("pid files %v, %v, want the server's alone", left, err)
 	}
 	if o := program("demo", "--dir", dir, "--run-dir", runDir); o.code != exitFailed || !strings.Contains(o.err, strconv.Itoa(running(left[0]))) {
 		t.Errorf("a second demo beside the first's server: exit code %d, %s", o.code, o.err)
+	}
+}
+
+// What the demo prints at its end can be run as it is.
+func wantPrintedLinesToWork(t *testing.T, runDir, printed string) {
+	t.Helper()
+	if _, err := exec.LookPath("curl"); err == nil {
+		_, line, _ := strings.Cut(printed, "\n  curl ")
+		line, _, _ = strings.Cut(line, "\n\n")
+		reply, err := exec.Command("sh", "-c", "curl --silent "+line).Output()
+		if !strings.Contains(string(reply), `{"task_id":"`) {
+			t.Errorf("curl %s: %s, %v", line, reply, err)
+		}
+	}
+	_, server, _ := strings.Cut(printed, "export ORBIT_SERVER=")
+	server, _, _ = strings.Cut(server, " ")
+	program("task", "submit", "-q", demoDefaultQueue, "-t", "hello", "--server", server, "--key-file", filepath.Join(runDir, "key")).want(t, 0)
+	line := "ORBIT_DSN_FILE=" + filepath.Join(runDir, "dsn") + " bin/orbit verify"
+	if !strings.Contains(printed, line) {
+		t.Errorf("%q is not printed", line)
+	}
+	t.Setenv("ORBIT_DSN", "")
+	t.Setenv("ORBIT_DSN_FILE", filepath.Join(runDir, "dsn"))
+	program("verify").want(t, 0)
+}
+
+func TestInFlight(t *testing.T) {
+	for f, want := range map[inFlight]string{
+		{}:     "nothing was in flight, so no recovery was shown: take a directory with more files",
+		{3, 7}: "3 in the worker, 7 in all at the server's",
+		{0, 7}: "0 in the worker, 7 in all at the server's",
+	} {
+		if got := f.text(); got != want {
+			t.Errorf("%+v: %s, want %s", f, got, want)
+		}
 	}
 }
 
