@@ -98,6 +98,9 @@ func (l Loop) report(log *slog.Logger, failures int, err error) int {
 	return failures + 1
 }
 
+// passTime bounds one pass, so that a connection which says nothing does not end its loop.
+const passTime = time.Minute
+
 func (l Loop) once(ctx context.Context, observe Observer) (moved int, err error) {
 	begin := time.Now() //nolint:forbidigo // a stopwatch
 	defer func() {
@@ -108,6 +111,8 @@ func (l Loop) once(ctx context.Context, observe Observer) (moved int, err error)
 			observe(l.Name, moved, time.Since(begin), err) //nolint:forbidigo // a stopwatch
 		}
 	}()
+	ctx, cancel := context.WithTimeout(ctx, passTime)
+	defer cancel()
 	return l.Pass(ctx)
 }
 
