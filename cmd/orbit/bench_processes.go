@@ -40,9 +40,9 @@ func (*benchLoadCommand) Run(ctx commandContext, p *printer) error {
 }
 
 // load runs a job in this process, or spread over others, and calls begin when all callers are ready.
-func (b *bench) load(ctx context.Context, job benchJob, begin func()) (benchResult, error) {
+func (b *bench) load(ctx context.Context, job benchJob, begin func() error) (benchResult, error) {
 	if b.Processes == 0 {
-		return job.run(ctx, func() error { begin(); return nil })
+		return job.run(ctx, begin)
 	}
 	n := min(b.Processes, job.Callers)
 	others := make([]*loadProcess, n)
@@ -64,7 +64,9 @@ func (b *bench) load(ctx context.Context, job benchJob, begin func()) (benchResu
 			return benchResult{}, err
 		}
 	}
-	begin()
+	if err := begin(); err != nil {
+		return benchResult{}, err
+	}
 	results := make([]benchResult, n)
 	failed := make([]error, n)
 	var group sync.WaitGroup

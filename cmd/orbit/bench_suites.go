@@ -49,12 +49,17 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	var profiling sync.WaitGroup
 	var profiled error
 	cpu := 0.0
-	begin := func() {
+	var before statementCount
+	begin := func() (err error) {
+		if before, err = b.server.statements(ctx); err != nil {
+			return err
+		}
 		cpu = b.replicaCPU(ctx)
 		if b.Profiles != "" {
 			file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
 			profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
 		}
+		return nil
 	}
 	r, err := b.load(ctx, benchJob{
 		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, Payload: b.payload(), Length: b.length(),
@@ -69,6 +74,11 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 		CallerCores: r.CPU / r.Elapsed.Seconds(), ReplicaCores: (b.replicaCPU(ctx) - cpu) / r.Elapsed.Seconds(),
 	}
 	f.PerF = f.Value / b.floor.commits
+	after, err := b.server.statements(ctx)
+	if err != nil {
+		return err
+	}
+	f.Note = fmt.Sprintf("%.1f statements a task", after.since(before)/float64(max(r.Tasks, 1)))
 	f.takeTimes(r, map[bool]string{false: "submit", true: "life"}[execute])
 	b.add(f)
 	if execute {
