@@ -65,7 +65,7 @@ func drawBars(out *strings.Builder, y int, figures []benchFigure) int {
 		if f.Suite == "life" {
 			color = "#228833"
 		}
-		name := fmt.Sprintf("%s: %d callers, batch %d, %d replicas", f.Figure, f.Callers, f.Batch, f.Replicas)
+		name := fmt.Sprintf("%s (callers %d, batch %d, replicas %d)", f.Figure, f.Callers, f.Batch, f.Replicas)
 		width := f.PerF * scale
 		fmt.Fprintf(out, `<text x="%d" y="%d" text-anchor="end">%s</text><rect x="%d" y="%d" width="%.1f" height="%d" fill="%s"/><text x="%.1f" y="%d">%.0f (%.2f F)</text>`+"\n",
 			barLeft-8, y+13, html.EscapeString(name), barLeft, y, width, barHeight, color, barLeft+width+6, y+13, f.Value, f.PerF)
