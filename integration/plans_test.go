@@ -312,20 +312,26 @@ func (s seenStatement) wantRows(t *testing.T, conn *sql.Conn, want plan) {
 	defer must(t, conn, "ROLLBACK")
 	first := rowsRead(t, conn)
 	counting := rowsRead(t, conn) - first // what it takes to read the counters
-	rows, err := conn.QueryContext(t.Context(), s.query, s.args...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for rows.Next() {
-	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
-	rows.Close()
+	drain(t, conn, s.query, s.args...)
 	if read := rowsRead(t, conn) - first - 2*counting; read > want.rows {
 		t.Errorf("%d rows were read, want at most %d", read, want.rows)
 	} else {
 		t.Logf("%d rows read", read)
+	}
+}
+
+// drain runs a statement and reads what it answers.
+func drain(t *testing.T, conn *sql.Conn, query string, args ...any) {
+	t.Helper()
+	rows, err := conn.QueryContext(t.Context(), query, args...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	for rows.Next() {
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 }
 
@@ -344,6 +350,9 @@ func rowsRead(t *testing.T, conn *sql.Conn) (sum int) {
 			t.Fatal(err)
 		}
 		sum += n
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
 	}
 	return sum
 }

@@ -1135,8 +1135,8 @@ func (s *Server) handleCreateQueueRequest(args [0]string, argsEscaped bool, w ht
 //
 // A repeat with the same result gets the original receipt with `replayed: true`, whatever became of
 // the task since. A result that comes too late or contradicts one already taken is refused and kept as
-// evidence, named by `evidence_id`; the same one is kept once. In a race with recovery either the
-// result is taken or the lease is lost, never both.
+// evidence, named by `evidence_id`; the same one is kept once, and of one attempt up to 16. In a race
+// with recovery either the result is taken or the lease is lost, never both.
 //
 // Errors of an item: `result_conflict` if another result was taken; `lease_lost` if the attempt was
 // lost; `stale_attempt` if the token is not the attempt's, or it was never started; `state_conflict`
