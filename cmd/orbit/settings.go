@@ -172,7 +172,7 @@ var foreignVariable = regexp.MustCompile(`^ORBIT_(TEST_.*|MYSQL_.*|(.*_)?SERVICE
 func dropEmptyVariables() {
 	for _, entry := range os.Environ() {
 		if name, value, _ := strings.Cut(entry, "="); strings.HasPrefix(name, "ORBIT_") && value == "" {
-			os.Unsetenv(name) // nothing to do about a name that the system does not take
+			_ = os.Unsetenv(name) // nothing to do about a name that the system does not take
 		}
 	}
 }
