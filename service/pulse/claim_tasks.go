@@ -210,6 +210,9 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 		if gates.closedForQueue(id) {
 			continue
 		}
+		if len(wanted) == 1 {
+			return []orbit.ID{id}, nil // there is nothing to put in order
+		}
 		row, err := q.PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: ns, QueueID: id})
 		if errors.Is(err, sql.ErrNoRows) {
 			continue

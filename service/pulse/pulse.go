@@ -9,8 +9,10 @@ package pulse
 import (
 	"context"
 	"log/slog"
+	"slices"
 	"time"
 
+	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/combine"
@@ -34,7 +36,7 @@ type Service struct {
 	waiters *waiters
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
-	submits                           *combine.Combiner[*submitCall]
+	submits                           *combine.Combiner[[]*submitCall]
 	claims                            *combine.Combiner[*claimCall]
 	starts, beats, finishes, releases *workerOp
 }
@@ -42,7 +44,9 @@ type Service struct {
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
 	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
-	s.submits = &combine.Combiner[*submitCall]{Patience: patience, Run: s.submitTogether}
+	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
+		s.submitTogether(slices.Concat(groups...))
+	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
 	s.beats = newWorkerOp(&s, "heartbeatAttempts", comesAgain, s.beat)

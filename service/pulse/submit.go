@@ -15,6 +15,7 @@ import (
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/batch"
+	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
@@ -74,6 +75,11 @@ func deadlineFault() *fault.Fault {
 	return fault.Invalid("/deadline_at", "not_after_start", "the deadline must be after the time the task may run")
 }
 
+// joinSubmits submits tasks of one call, as a group, in a transaction with whatever else of the namespace waits.
+func (s *Service) joinSubmits(ns orbit.ID, calls []*submitCall, bytes int) {
+	s.submits.Do(combine.Call[[]*submitCall]{NamespaceID: ns, Items: len(calls), Bytes: bytes, Work: calls})
+}
+
 // submitAlone accepts one task in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) error {
@@ -87,7 +93,7 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 // submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
 // one's receipt. What cannot be judged together is left for the single lane; after an unknown commit nothing is run
 // again, and each key settles its task.
-func (s *Service) submitTogether(_ orbit.ID, calls []*submitCall) {
+func (s *Service) submitTogether(calls []*submitCall) {
 	first, repeats := distinctKeys(calls)
 	s.submitFirst(first)
 	for c, of := range repeats {

@@ -5,7 +5,6 @@ import (
 
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/service/internal/body"
-	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
@@ -23,7 +22,7 @@ func (s *Service) SubmitTask(ctx context.Context, req *api.SubmitTaskRequest, pa
 	if f := c.check(); f != nil {
 		return nil, f
 	}
-	s.submits.Do(combine.Call[*submitCall]{NamespaceID: caller.NamespaceID, Items: 1, Bytes: len(req.Payload), Work: c})
+	s.joinSubmits(caller.NamespaceID, []*submitCall{c}, len(req.Payload))
 	if c.alone {
 		s.submitAlone(ctx, c)
 	}

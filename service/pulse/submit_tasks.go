@@ -41,18 +41,19 @@ func (s *Service) SubmitTasks(ctx context.Context, req *api.SubmitTasksRequest) 
 	return s.encodeSubmits(ctx, calls), nil
 }
 
-// submitChunks submits as many items together as fit in a transaction, in their order, and what could not be judged so one by one.
+// submitChunks submits as many items together as fit in a transaction, in their order, with those of other calls, and what could not be judged
+// so one by one.
 func (s *Service) submitChunks(ctx context.Context, ns orbit.ID, calls []*submitCall) {
 	for len(calls) > 0 {
 		n, size := 0, 0
 		for n < len(calls) && n < combine.MaxItems {
-			size += len(calls[n].req.Payload)
-			if n > 0 && size > combine.MaxBytes {
+			more := len(calls[n].req.Payload)
+			if n > 0 && size+more > combine.MaxBytes {
 				break
 			}
-			n++
+			n, size = n+1, size+more
 		}
-		s.submitTogether(ns, calls[:n])
+		s.joinSubmits(ns, calls[:n], size)
 		away := false
 		for _, c := range calls[:n] {
 			switch {
