@@ -157,6 +157,8 @@ func workForPlans(t *testing.T, o *harness.Orbit) (queueID string) {
 	submitMany(t, o, "q", planItems, "delay_ms", 1)
 	o.Call("POST", "/v1/queues/"+queueID+":pause", map[string]any{"reason": "test"}, harness.Key("pause")).Want(t, 200)
 	o.Call("POST", "/v1/queues/"+queueID+":resume", map[string]any{}, harness.Key("resume")).Want(t, 200)
+	w.seq++ // several queues are put in order by a look at each
+	w.call("/v1/claims", map[string]any{"claim_seq": w.seq, "max": 1, "queues": []string{"q", "other0"}}).Want(t, 200)
 	offers := w.claim(planItems)
 	w.items("/v1/attempts:start", itemsOf(offers)...)
 	w.items("/v1/attempts:heartbeat", itemsOf(offers)...)

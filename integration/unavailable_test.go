@@ -20,7 +20,7 @@ func wantUnavailable(t testing.TB, r harness.Reply) {
 	if r.Header.Get("Retry-After") == "" {
 		t.Error("no Retry-After")
 	}
-	for _, inner := range []string{"dial", "tcp", "127.0.0.1", "driver", "mysql", "MySQL", "super_read_only", "1290", "EOF"} {
+	for _, inner := range []string{"dial", "tcp", "127.0.0.1", "driver", "mysql", "MySQL", "super_read_only", "Error 1290", "EOF"} {
 		if strings.Contains(string(r.Body), inner) {
 			t.Errorf("the reply shows %q: %s", inner, r.Body)
 		}
