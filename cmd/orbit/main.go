@@ -49,9 +49,11 @@ func main() {
 // run is the program without its process: it returns the exit code.
 func run(args []string, stdout, stderr io.Writer) (code int) {
 	// The first signal asks the command to end in good order; after it, a second one kills at once.
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	signalled, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
-	context.AfterFunc(ctx, stop)
+	ctx, end := context.WithCancel(context.Background())
+	defer end()
+	context.AfterFunc(signalled, func() { stop(); end() }) // in this order: who sees the end may send the second signal
 
 	dropEmptyVariables()
 	var cli commands
