@@ -17,7 +17,10 @@ mirror() {
 
 ../setup/packages.sh mmdebstrap
 source_uri=$(mirror)
-source_uri=${source_uri:-http://deb.debian.org/debian}
+if [ -z "$source_uri" ]; then
+	echo "apt on this machine knows no Debian mirror: run apt-get update, or pull an image of MySQL 8.4 and name it in ORBIT_TEST_MYSQL_IMAGE" >&2
+	exit 1
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
