@@ -15,9 +15,6 @@ ON DUPLICATE KEY UPDATE
 -- No row if the server that answers is another than the one of the last renewal.
 SELECT fresh_since, renewed_at FROM orbit_replicas WHERE id = ? AND server_uuid = CAST(@@server_uuid AS CHAR);
 
--- name: HostListReplicas :many
-SELECT * FROM orbit_replicas ORDER BY started_at, id;
-
 -- name: HostDeleteReplica :execrows
 DELETE FROM orbit_replicas WHERE id = ?;
 

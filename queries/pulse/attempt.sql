@@ -77,9 +77,6 @@ WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.task_id = sqlc.arg(task_id) 
 INSERT INTO pulse_attempt_receipts (namespace_id, attempt_id, digest, outcome, result, error_code, error_message, reply, created_at)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: GetReceipt :one
-SELECT * FROM pulse_attempt_receipts WHERE namespace_id = ? AND attempt_id = ?;
-
 -- name: ListReceipts :many
 SELECT attempt_id, digest, reply FROM pulse_attempt_receipts
 WHERE namespace_id = sqlc.arg(namespace_id) AND attempt_id IN (sqlc.slice(attempt_ids));

@@ -2,9 +2,6 @@
 -- Exclusive: an opening, a close and an abandoned claim wait for every call of the incarnation, and the other way round.
 SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND worker_name = ? FOR UPDATE;
 
--- name: GetSession :one
-SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ?;
-
 -- name: LockSessionByID :one
 SELECT * FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ? FOR UPDATE;
 

@@ -113,24 +113,6 @@ type OrbitIdempotencyKey struct {
 	ExpiresAt time.Time
 }
 
-// liveness of each replica: a lease is declared lost only by one that was alive throughout it
-type OrbitReplica struct {
-	// identity of one process of the service
-	ID orbit.ID
-	// @@server_uuid at the last renewal: another primary has another clock
-	ServerUuid string
-	// start of the unbroken run of renewals on this server, UTC
-	FreshSince time.Time
-	// last renewal, UTC
-	RenewedAt time.Time
-	// host name, for people
-	Host string
-	// program version, for people
-	Version string
-	// when the process registered, UTC
-	StartedAt time.Time
-}
-
 // replies kept for replay, out of row so that the key index stays narrow
 type OrbitReply struct {
 	// tenant

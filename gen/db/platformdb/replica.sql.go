@@ -58,41 +58,6 @@ func (q *Queries) HostFreshReplica(ctx context.Context, id orbit.ID) (HostFreshR
 	return i, err
 }
 
-const HostListReplicas = `-- name: HostListReplicas :many
-SELECT id, server_uuid, fresh_since, renewed_at, host, version, started_at FROM orbit_replicas ORDER BY started_at, id
-`
-
-func (q *Queries) HostListReplicas(ctx context.Context) ([]OrbitReplica, error) {
-	rows, err := q.db.QueryContext(ctx, HostListReplicas)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []OrbitReplica
-	for rows.Next() {
-		var i OrbitReplica
-		if err := rows.Scan(
-			&i.ID,
-			&i.ServerUuid,
-			&i.FreshSince,
-			&i.RenewedAt,
-			&i.Host,
-			&i.Version,
-			&i.StartedAt,
-		); err != nil {
-			return nil, err
-		}
-		items = append(items, i)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const HostServer = `-- name: HostServer :one
 SELECT CAST(@@server_uuid AS CHAR) AS server_uuid
 `

@@ -358,32 +358,6 @@ func (q *Queries) GetEvidenceByID(ctx context.Context, arg GetEvidenceByIDParams
 	return i, err
 }
 
-const GetReceipt = `-- name: GetReceipt :one
-SELECT namespace_id, attempt_id, digest, outcome, result, error_code, error_message, reply, created_at FROM pulse_attempt_receipts WHERE namespace_id = ? AND attempt_id = ?
-`
-
-type GetReceiptParams struct {
-	NamespaceID orbit.ID
-	AttemptID   orbit.ID
-}
-
-func (q *Queries) GetReceipt(ctx context.Context, arg GetReceiptParams) (PulseAttemptReceipt, error) {
-	row := q.db.QueryRowContext(ctx, GetReceipt, arg.NamespaceID, arg.AttemptID)
-	var i PulseAttemptReceipt
-	err := row.Scan(
-		&i.NamespaceID,
-		&i.AttemptID,
-		&i.Digest,
-		&i.Outcome,
-		&i.Result,
-		&i.ErrorCode,
-		&i.ErrorMessage,
-		&i.Reply,
-		&i.CreatedAt,
-	)
-	return i, err
-}
-
 const GetTaskResult = `-- name: GetTaskResult :one
 SELECT c.outcome, c.result FROM pulse_attempts a
 JOIN pulse_attempt_receipts c ON c.namespace_id = a.namespace_id AND c.attempt_id = a.id

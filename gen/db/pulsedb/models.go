@@ -87,28 +87,6 @@ type PulseAttemptEvidence struct {
 	CreatedAt time.Time
 }
 
-// the one accepted result of an attempt
-type PulseAttemptReceipt struct {
-	// tenant
-	NamespaceID orbit.ID
-	// attempt
-	AttemptID orbit.ID
-	// digest of the submission: a repeat equals it, a contradiction does not
-	Digest orbit.Digest
-	// succeeded, failed, cancelled: what the worker said
-	Outcome orbit.Outcome
-	// business JSON as it was sent
-	Result *string
-	// error code the worker gave; empty if none
-	ErrorCode string
-	// error message the worker gave; empty if none
-	ErrorMessage string
-	// bytes of the receipt, returned unchanged on a repeat
-	Reply []byte
-	// acceptance of the result, UTC
-	CreatedAt time.Time
-}
-
 // starts pass only open gates: a start shares the root row, a close holds it exclusively
 type PulseExecutionGate struct {
 	// tenant

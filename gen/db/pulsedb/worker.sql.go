@@ -343,33 +343,6 @@ func (q *Queries) GetInstance(ctx context.Context, arg GetInstanceParams) (Pulse
 	return i, err
 }
 
-const GetSession = `-- name: GetSession :one
-SELECT namespace_id, id, worker_name, actor_id, epoch, instance_id, abandoned_claim, closed_at, created_at, updated_at FROM pulse_worker_sessions WHERE namespace_id = ? AND id = ?
-`
-
-type GetSessionParams struct {
-	NamespaceID orbit.ID
-	ID          orbit.ID
-}
-
-func (q *Queries) GetSession(ctx context.Context, arg GetSessionParams) (PulseWorkerSession, error) {
-	row := q.db.QueryRowContext(ctx, GetSession, arg.NamespaceID, arg.ID)
-	var i PulseWorkerSession
-	err := row.Scan(
-		&i.NamespaceID,
-		&i.ID,
-		&i.WorkerName,
-		&i.ActorID,
-		&i.Epoch,
-		&i.InstanceID,
-		&i.AbandonedClaim,
-		&i.ClosedAt,
-		&i.CreatedAt,
-		&i.UpdatedAt,
-	)
-	return i, err
-}
-
 const InsertInstance = `-- name: InsertInstance :exec
 INSERT INTO pulse_worker_instances
   (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, heartbeats, heartbeat_at, opened_at)
