@@ -33,7 +33,12 @@ type Service struct {
 	// Fresh tells for how long this replica has been alive without a gap on the database server of conn, as its durable row says.
 	Fresh func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error)
 
+	// Nudge tells other replicas that n tasks of a queue became ready, for as many of their waiting claims. It is a hint and never blocks; nil
+	// tells nobody.
+	Nudge func(namespaceID, queueID orbit.ID, n int)
+
 	waiters *waiters
+	due     alarms
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -43,7 +48,8 @@ type Service struct {
 
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
-	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
+	s.waiters = newWaiters()
+	s.due = newAlarms()
 	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
 		s.submitTogether(slices.Concat(groups...))
 	}}

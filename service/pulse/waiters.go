@@ -1,9 +1,14 @@
 package pulse
 
 import (
+	"context"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/service/internal/batch"
+	"github.com/orbit-run/orbit/service/internal/loop"
 )
 
 type queueKey struct{ namespaceID, queueID orbit.ID }
@@ -15,6 +20,12 @@ type waiters struct {
 	byQueue  map[queueKey]map[chan struct{}]struct{}
 	drained  chan struct{}
 	draining sync.Once
+	// peek has the backstop look: after a hint, since where one came others may have been lost.
+	peek *loop.Alarm
+}
+
+func newWaiters() *waiters {
+	return &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm()}
 }
 
 // wait registers a poll; the returned channel gets one wake-up at a time. The poll registers before it looks for tasks,
@@ -43,31 +54,36 @@ func (w *waiters) leave(keys []queueKey, wake chan struct{}) {
 	}
 }
 
-// notify wakes up to n polls of a queue.
-func (w *waiters) notify(k queueKey, n int) {
+// notify wakes up to n polls of a queue, and gives for how many of the n there was none to wake.
+func (w *waiters) notify(k queueKey, n int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	left = n
 	for wake := range w.byQueue[k] {
-		if n == 0 {
-			return
+		if left == 0 {
+			break
 		}
 		select {
 		case wake <- struct{}{}:
-			n--
+			left--
 		default:
 		}
 	}
+	if left < n {
+		w.peek.In(peekPace)
+	}
+	return left
 }
 
 // queues lists what is waited for.
-func (w *waiters) queues() []queueKey {
+func (w *waiters) queues() []batch.Queue {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	keys := make([]queueKey, 0, len(w.byQueue))
+	queues := make([]batch.Queue, 0, len(w.byQueue))
 	for k := range w.byQueue {
-		keys = append(keys, k)
+		queues = append(queues, batch.Queue{NamespaceID: k.namespaceID, ID: k.queueID})
 	}
-	return keys
+	return queues
 }
 
 // drain ends all polls and lets no new one wait.
@@ -75,3 +91,40 @@ func (w *waiters) drain() { w.draining.Do(func() { close(w.drained) }) }
 
 // Drain ends the long polls of this replica, which answer with no offers, and lets no new one wait.
 func (s *Service) Drain() { s.waiters.drain() }
+
+const (
+	// peekPace is the pause of the backstop while it finds something, and peekIdle its longest.
+	peekPace = 100 * time.Millisecond
+	peekIdle = 1500 * time.Millisecond
+	// peekQueues bounds the queues of one statement.
+	peekQueues = 256
+)
+
+// WakeWaiters is the backstop of long polls, which correctness rests on: one look at all queues that are waited for, whoever made a task ready.
+// It answers how many queues had something.
+func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
+	woken := 0
+	for some := range slices.Chunk(s.waiters.queues(), peekQueues) {
+		claimable, err := batch.PeekQueues(ctx, s.Batch.DB, some)
+		if err != nil {
+			return woken, err
+		}
+		for _, q := range claimable {
+			s.waiters.notify(queueKey{q.NamespaceID, q.ID}, txRows)
+		}
+		woken += len(claimable)
+	}
+	return woken, nil
+}
+
+// announce tells waiting claims that n tasks of a queue became ready: those of this replica, and for as many as are left those of others.
+func (s *Service) announce(k queueKey, n int) {
+	if left := s.waiters.notify(k, n); left > 0 && s.Nudge != nil {
+		s.Nudge(k.namespaceID, k.queueID, left)
+	}
+}
+
+// Nudged wakes up to n polls of this replica that wait for a queue: another replica said that tasks became ready.
+func (s *Service) Nudged(namespaceID, queueID orbit.ID, n int) {
+	s.waiters.notify(queueKey{namespaceID, queueID}, n)
+}

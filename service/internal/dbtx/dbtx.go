@@ -24,6 +24,8 @@ type Pool struct {
 	Offset func() time.Duration
 	// Timeout bounds one run of a transaction, locks included.
 	Timeout time.Duration
+	// Spooled is called when events were committed, as a hint; nil means that nobody wants to know.
+	Spooled func()
 }
 
 // Event is a change of an aggregate, written with it in one commit. There is one event for each version of an aggregate.
@@ -101,6 +103,9 @@ func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context,
 	}
 	if err := stx.Commit(); err != nil {
 		return &UnknownCommit{Op: op, Err: err}
+	}
+	if len(tx.events) > 0 && p.Spooled != nil {
+		p.Spooled()
 	}
 	for _, fn := range tx.onCommit {
 		fn()
