@@ -291,7 +291,7 @@ func TestAnUnansweredCommitOfABatchIsSettledByItsKeys(t *testing.T) {
 
 // A batch that fails before its commit is done item by item, and the caller does not notice.
 func TestABatchThatFailsBeforeItsCommitIsDoneSingly(t *testing.T) {
-	for _, at := range []harness.Statement{"ReserveKey", "InsertTask", "InsertSpool"} {
+	for _, at := range []harness.Statement{"InsertKey", "InsertTask", "InsertSpool"} {
 		t.Run(string(at), func(t *testing.T) {
 			o := harness.Start(t, harness.Options{})
 			wired, w := addWired(t, o, harness.Options{})

@@ -115,11 +115,33 @@ func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-cha
 // claimQueues resolves the queues of a claim: those it names, or else those its instance was opened with, without any that was
 // no longer granted.
 func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string) ([]orbit.ID, error) {
-	q := pulsedb.New(s.Batch.DB)
 	if len(names) > 0 {
-		return findQueueIDs(ctx, q, c.caller, names)
+		return findQueueIDs(ctx, s.reads(), c.caller, names)
 	}
-	instance, err := q.GetInstance(ctx, pulsedb.GetInstanceParams{NamespaceID: c.caller.NamespaceID, ID: c.instanceID})
+	bound, err := s.queuesOf(ctx, c.caller.NamespaceID, c.instanceID)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]orbit.ID, 0, len(bound))
+	for _, queue := range bound {
+		if c.caller.SeesQueue(queue.name) {
+			ids = append(ids, queue.id)
+		}
+	}
+	return ids, nil
+}
+
+// instanceKey names an incarnation; what it was opened with never changes, and neither do the names of queues.
+type instanceKey struct{ namespaceID, instanceID orbit.ID }
+
+// queuesOf gives the queues that an incarnation was opened with. That it is the caller's, and current, is for the fence to say.
+func (s *Service) queuesOf(ctx context.Context, ns, instanceID orbit.ID) ([]queueRef, error) {
+	key := instanceKey{ns, instanceID}
+	if bound, ok := s.opened.Get(key); ok {
+		return bound, nil
+	}
+	q := s.reads()
+	instance, err := q.GetInstance(ctx, pulsedb.GetInstanceParams{NamespaceID: ns, ID: instanceID})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.Missing("worker instance")
 	}
@@ -127,10 +149,19 @@ func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string)
 		return nil, err
 	}
 	var ids []orbit.ID
-	if err := json.Unmarshal(instance.Queues, &ids); err != nil {
+	if err := json.Unmarshal(instance.Queues, &ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	return grantedQueues(ctx, q, c.caller, ids)
+	rows, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: ids})
+	if err != nil {
+		return nil, err
+	}
+	bound := make([]queueRef, len(rows))
+	for i, r := range rows {
+		bound[i] = queueRef{id: r.ID, name: r.Name}
+	}
+	s.opened.Add(key, bound)
+	return bound, nil
 }
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
@@ -200,7 +231,7 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 			wanted[id] = true
 		}
 	}
-	gates, err := peekGates(ctx, q, ns)
+	gates, err := hintedGates(ctx, q, ns, claims)
 	if err != nil {
 		return nil, err
 	}
@@ -227,6 +258,16 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 		return cmp.Or(cmp.Compare(first[a].Priority, first[b].Priority), cmp.Compare(first[a].RankUs, first[b].RankUs), a.Compare(b))
 	})
 	return order, nil
+}
+
+// hintedGates looks for closed gates if the fence said that there are some.
+func hintedGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) (closedGates, error) {
+	for _, c := range claims {
+		if c.head.ClosedGates > 0 {
+			return peekGates(ctx, q, ns)
+		}
+	}
+	return nil, nil
 }
 
 // claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
@@ -266,10 +307,6 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: ns, ID: queueID})
-	if err != nil {
-		return false, err
-	}
 	tasks, late, err := offerable(ctx, tx, q, ns, rows)
 	if err != nil {
 		return false, err
@@ -281,7 +318,6 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 	}
 	var taken []batch.ReadyRow
 	var attempts [][]any
-	until := tx.Now.Add(time.Duration(queue.OfferTimeoutMs) * time.Millisecond)
 	turn := 0
 	for _, row := range rows {
 		task, ok := tasks[row.TaskID]
@@ -293,21 +329,19 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 			break
 		}
 		id, token := orbit.NewID(tx.Now), orbit.NewToken()
+		until := tx.Now.Add(time.Duration(task.OfferTimeoutMs) * time.Millisecond)
 		taken = append(taken, batch.ReadyRow{Priority: row.Priority, RankUs: row.RankUs, TaskID: row.TaskID})
 		attempts = append(attempts, []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(),
-			queue.OfferTimeoutMs, until, c.instanceID, queueID, tx.Now})
-		c.offers = append(c.offers, offer(queue, row, task, id, token, until))
+			task.OfferTimeoutMs, until, c.instanceID, queueID, tx.Now})
+		c.offers = append(c.offers, offer(queueID, row, task, id, token, until))
 		c.size += int(task.PayloadBytes)
 		emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, "attempt.offered", facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
 	}
 	if len(taken) == 0 {
 		return len(late) > 0, nil
 	}
-	n, err := batch.DeleteReady(ctx, tx, ns, queueID, taken)
-	if err := dbtx.SwappedAll(n, err, len(taken)); err != nil {
-		return false, err
-	}
-	return len(late) > 0, batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
+	batch.DeleteReady(tx, ns, queueID, taken)
+	return len(late) > 0, batch.Insert(tx, pulsedb.InsertAttempt, attempts)
 }
 
 // failOverdueReady fails a ready task whose row this transaction holds.
@@ -378,10 +412,10 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 	return tasks, late, err
 }
 
-func offer(queue pulsedb.PulseQueue, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, id orbit.ID, token orbit.Token, until time.Time) api.Offer {
+func offer(queueID orbit.ID, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, id orbit.ID, token orbit.Token, until time.Time) api.Offer {
 	o := api.Offer{
-		AttemptID: id, TaskID: row.TaskID, QueueID: queue.ID, Type: task.Type, Generation: task.Generation + 1, AttemptNumber: int(task.AttemptsUsed) + 1,
-		Token: token.Text(), OfferExpiresAt: until, LeaseMs: int64(queue.LeaseMs), Payload: jx.Raw(task.InlinePayload), PayloadVersion: int64(task.PayloadVersion),
+		AttemptID: id, TaskID: row.TaskID, QueueID: queueID, Type: task.Type, Generation: task.Generation + 1, AttemptNumber: int(task.AttemptsUsed) + 1,
+		Token: token.Text(), OfferExpiresAt: until, LeaseMs: int64(task.LeaseMs), Payload: jx.Raw(task.InlinePayload), PayloadVersion: int64(task.PayloadVersion),
 		Priority: int(row.Priority), RunAt: task.RunAt,
 	}
 	if task.DeadlineAt != nil {

@@ -85,29 +85,21 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := answerRepeats(ctx, q, ns, held); err != nil {
 		return err
 	}
-	var running []pulsedb.PulseAttempt
-	for i, a := range held {
-		switch {
-		case i.replayed || i.err != nil:
-		case a.State == orbit.AttemptOffered:
-			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
-		case i.call.superseded:
-			i.err = errSuperseded(i.call.head)
-		case a.State == orbit.AttemptRunning:
-			running = append(running, a)
-		default:
-			i.err = finishOver(a)
-		}
-	}
-	endings, err := endingsOf(ctx, q, ns, running)
-	if err != nil {
-		return err
-	}
 	var decided []ending
 	var receipts [][]any
 	for _, i := range items {
-		e, ok := endings[i.attemptID]
-		if i.err != nil || i.replayed || !ok {
+		e, ok := held[i]
+		switch {
+		case !ok || i.replayed || i.err != nil:
+			continue
+		case e.attempt.State == orbit.AttemptOffered:
+			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
+			continue
+		case i.call.superseded:
+			i.err = errSuperseded(i.call.head)
+			continue
+		case e.attempt.State != orbit.AttemptRunning:
+			i.err = finishOver(e.attempt)
 			continue
 		}
 		e.actor = i.actor()
@@ -119,18 +111,18 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := s.settle(ctx, tx, ns, decided); err != nil {
 		return err
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertReceipt, receipts); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertReceipt, receipts); err != nil {
 		return err
 	}
 	return keepEvidence(ctx, tx, q, ns, held)
 }
 
 // answerRepeats gives attempts that have a receipt their original one, or refuses what contradicts it.
-func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
+func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held map[*item]ending) error {
 	var ended []orbit.ID
-	for _, a := range held {
-		if a.EndedAt != nil {
-			ended = append(ended, a.ID)
+	for _, e := range held {
+		if e.attempt.EndedAt != nil {
+			ended = append(ended, e.attempt.ID)
 		}
 	}
 	if len(ended) == 0 {
@@ -144,8 +136,8 @@ func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held ma
 	for _, r := range rows {
 		byID[r.AttemptID] = r
 	}
-	for i, a := range held {
-		r, ok := byID[a.ID]
+	for i := range held {
+		r, ok := byID[i.attemptID]
 		switch {
 		case !ok:
 		case r.Digest == i.digest:
@@ -173,8 +165,9 @@ const maxEvidence = 16
 
 // keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once: the held
 // attempt keeps rivals away between the look and the insert.
-func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
-	for i, a := range held {
+func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]ending) error {
+	for i, e := range held {
+		a := e.attempt
 		var f *fault.Fault
 		if !errors.As(i.err, &f) || a.StartedAt == nil {
 			continue

@@ -14,7 +14,8 @@ type closedGates map[pulsedb.ListClosedGatesRow]bool
 // shareGates reads the closed gates under the shared root row: until the commit no gate of the namespace closes, and none whose close has
 // returned is missed.
 func shareGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGates, error) {
-	if _, err := q.ShareRootGate(ctx, ns); err != nil {
+	root, err := q.ShareRootGate(ctx, ns)
+	if err != nil || root.ClosedGates == 0 {
 		return nil, err
 	}
 	return peekGates(ctx, q, ns)

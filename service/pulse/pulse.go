@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
@@ -39,6 +41,7 @@ type Service struct {
 
 	waiters *waiters
 	due     alarms
+	opened  *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -50,6 +53,7 @@ type Service struct {
 func New(s Service) *Service {
 	s.waiters = newWaiters()
 	s.due = newAlarms()
+	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
 	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
 		s.submitTogether(slices.Concat(groups...))
 	}}
@@ -62,6 +66,8 @@ func New(s Service) *Service {
 }
 
 const (
+	// maxOpened bounds what is remembered of incarnations.
+	maxOpened = 8192
 	// HeartbeatInterval is how often an instance is asked to show life.
 	HeartbeatInterval = 10 * time.Second
 	// silence is after how long without a sign of life an instance is shown as expired; its leases end by themselves.

@@ -51,8 +51,14 @@ func (s *Service) setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Call
 	if err := writeGate(ctx, tx, gate, m.to, reason); err != nil {
 		return gate, err
 	}
+	more := int32(1)
 	if m.to == orbit.GateOpen {
+		more = -1
 		tx.OnCommit(func() { s.announce(queueKey{queue.NamespaceID, queue.ID}, txRows); s.due.blocked.In(0) })
+	}
+	n, err := q.CountClosedGates(ctx, pulsedb.CountClosedGatesParams{More: more, NamespaceID: queue.NamespaceID})
+	if err := dbtx.Swapped(n, err); err != nil {
+		return gate, fmt.Errorf("root gate: %w", err)
 	}
 	gate.State, gate.Reason, gate.ControlVersion, gate.UpdatedAt = m.to, reason, gate.ControlVersion+1, tx.Now
 	emit(tx, queue.NamespaceID, c.ActorID.Null(), kindGate, queue.ID, gate.ControlVersion, m.event, facts{"scope": gate.Scope, "name": queue.Name})

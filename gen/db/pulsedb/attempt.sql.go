@@ -13,6 +13,124 @@ import (
 	"github.com/orbit-run/orbit"
 )
 
+const AwaitAttempts = `-- name: AwaitAttempts :many
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.revision, q.created_at, q.updated_at,
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = ? AND a.id IN (/*SLICE:ids*/?) ORDER BY a.id FOR UPDATE OF a
+`
+
+type AwaitAttemptsParams struct {
+	NamespaceID orbit.ID
+	Ids         []orbit.ID
+}
+
+type AwaitAttemptsRow struct {
+	PulseAttempt PulseAttempt
+	PulseQueue   PulseQueue
+	ID           orbit.ID
+	QueueID      orbit.ID
+	Type         string
+	Priority     uint8
+	RankUs       int64
+	RunAt        time.Time
+	DeadlineAt   *time.Time
+	MaxAttempts  uint32
+	AttemptsUsed uint32
+	Generation   int64
+	IdleOffers   uint32
+	State        orbit.TaskState
+	Revision     int64
+}
+
+// As LockAttempts, for the single lane, which has one: waits for the row.
+func (q *Queries) AwaitAttempts(ctx context.Context, arg AwaitAttemptsParams) ([]AwaitAttemptsRow, error) {
+	query := AwaitAttempts
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.Ids) > 0 {
+		for _, v := range arg.Ids {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:ids*/?", strings.Repeat(",?", len(arg.Ids))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AwaitAttemptsRow
+	for rows.Next() {
+		var i AwaitAttemptsRow
+		if err := rows.Scan(
+			&i.PulseAttempt.NamespaceID,
+			&i.PulseAttempt.ID,
+			&i.PulseAttempt.TaskID,
+			&i.PulseAttempt.QueueID,
+			&i.PulseAttempt.Generation,
+			&i.PulseAttempt.InstanceID,
+			&i.PulseAttempt.SessionID,
+			&i.PulseAttempt.Epoch,
+			&i.PulseAttempt.ClaimSeq,
+			&i.PulseAttempt.TokenDigest,
+			&i.PulseAttempt.State,
+			&i.PulseAttempt.Version,
+			&i.PulseAttempt.Heartbeats,
+			&i.PulseAttempt.LeaseMs,
+			&i.PulseAttempt.LeaseUntil,
+			&i.PulseAttempt.LiveInstanceID,
+			&i.PulseAttempt.LiveQueueID,
+			&i.PulseAttempt.CancelRequestedAt,
+			&i.PulseAttempt.Progress,
+			&i.PulseAttempt.OfferedAt,
+			&i.PulseAttempt.StartedAt,
+			&i.PulseAttempt.EndedAt,
+			&i.PulseAttempt.EndCode,
+			&i.PulseAttempt.EndMessage,
+			&i.PulseQueue.NamespaceID,
+			&i.PulseQueue.ID,
+			&i.PulseQueue.Name,
+			&i.PulseQueue.LeaseMs,
+			&i.PulseQueue.OfferTimeoutMs,
+			&i.PulseQueue.MaxAttempts,
+			&i.PulseQueue.BackoffInitialMs,
+			&i.PulseQueue.BackoffMaxMs,
+			&i.PulseQueue.RetentionMs,
+			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.Revision,
+			&i.PulseQueue.CreatedAt,
+			&i.PulseQueue.UpdatedAt,
+			&i.ID,
+			&i.QueueID,
+			&i.Type,
+			&i.Priority,
+			&i.RankUs,
+			&i.RunAt,
+			&i.DeadlineAt,
+			&i.MaxAttempts,
+			&i.AttemptsUsed,
+			&i.Generation,
+			&i.IdleOffers,
+			&i.State,
+			&i.Revision,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BeatAttempts = `-- name: BeatAttempts :execrows
 UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(? AS DATETIME(6)))
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state = 'running'
@@ -700,7 +818,7 @@ type LockAttemptParams struct {
 	ID          orbit.ID
 }
 
-// The single lane: waits for the row.
+// The licence of a cancel or a deadline: waits for the row.
 func (q *Queries) LockAttempt(ctx context.Context, arg LockAttemptParams) (PulseAttempt, error) {
 	row := q.db.QueryRowContext(ctx, LockAttempt, arg.NamespaceID, arg.ID)
 	var i PulseAttempt
@@ -779,7 +897,12 @@ func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) 
 }
 
 const LockAttempts = `-- name: LockAttempts :many
-SELECT namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats, lease_ms, lease_until, live_instance_id, live_queue_id, cancel_requested_at, progress, offered_at, started_at, ended_at, end_code, end_message FROM pulse_attempts FORCE INDEX (PRIMARY) WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) ORDER BY id FOR UPDATE SKIP LOCKED
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.revision, q.created_at, q.updated_at,
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = ? AND a.id IN (/*SLICE:ids*/?) ORDER BY a.id FOR UPDATE OF a SKIP LOCKED
 `
 
 type LockAttemptsParams struct {
@@ -787,9 +910,28 @@ type LockAttemptsParams struct {
 	Ids         []orbit.ID
 }
 
-// By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone. The hints here and
+type LockAttemptsRow struct {
+	PulseAttempt PulseAttempt
+	PulseQueue   PulseQueue
+	ID           orbit.ID
+	QueueID      orbit.ID
+	Type         string
+	Priority     uint8
+	RankUs       int64
+	RunAt        time.Time
+	DeadlineAt   *time.Time
+	MaxAttempts  uint32
+	AttemptsUsed uint32
+	Generation   int64
+	IdleOffers   uint32
+	State        orbit.TaskState
+	Revision     int64
+}
+
+// By primary key, with their tasks and queues. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it
+// alone. The task needs no lock: nobody writes it while its attempt is live, and it was last written before the attempt was. The hints here and
 // below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
-func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]PulseAttempt, error) {
+func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]LockAttemptsRow, error) {
 	query := LockAttempts
 	var queryParams []interface{}
 	queryParams = append(queryParams, arg.NamespaceID)
@@ -806,34 +948,60 @@ func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]P
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PulseAttempt
+	var items []LockAttemptsRow
 	for rows.Next() {
-		var i PulseAttempt
+		var i LockAttemptsRow
 		if err := rows.Scan(
-			&i.NamespaceID,
+			&i.PulseAttempt.NamespaceID,
+			&i.PulseAttempt.ID,
+			&i.PulseAttempt.TaskID,
+			&i.PulseAttempt.QueueID,
+			&i.PulseAttempt.Generation,
+			&i.PulseAttempt.InstanceID,
+			&i.PulseAttempt.SessionID,
+			&i.PulseAttempt.Epoch,
+			&i.PulseAttempt.ClaimSeq,
+			&i.PulseAttempt.TokenDigest,
+			&i.PulseAttempt.State,
+			&i.PulseAttempt.Version,
+			&i.PulseAttempt.Heartbeats,
+			&i.PulseAttempt.LeaseMs,
+			&i.PulseAttempt.LeaseUntil,
+			&i.PulseAttempt.LiveInstanceID,
+			&i.PulseAttempt.LiveQueueID,
+			&i.PulseAttempt.CancelRequestedAt,
+			&i.PulseAttempt.Progress,
+			&i.PulseAttempt.OfferedAt,
+			&i.PulseAttempt.StartedAt,
+			&i.PulseAttempt.EndedAt,
+			&i.PulseAttempt.EndCode,
+			&i.PulseAttempt.EndMessage,
+			&i.PulseQueue.NamespaceID,
+			&i.PulseQueue.ID,
+			&i.PulseQueue.Name,
+			&i.PulseQueue.LeaseMs,
+			&i.PulseQueue.OfferTimeoutMs,
+			&i.PulseQueue.MaxAttempts,
+			&i.PulseQueue.BackoffInitialMs,
+			&i.PulseQueue.BackoffMaxMs,
+			&i.PulseQueue.RetentionMs,
+			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.Revision,
+			&i.PulseQueue.CreatedAt,
+			&i.PulseQueue.UpdatedAt,
 			&i.ID,
-			&i.TaskID,
 			&i.QueueID,
+			&i.Type,
+			&i.Priority,
+			&i.RankUs,
+			&i.RunAt,
+			&i.DeadlineAt,
+			&i.MaxAttempts,
+			&i.AttemptsUsed,
 			&i.Generation,
-			&i.InstanceID,
-			&i.SessionID,
-			&i.Epoch,
-			&i.ClaimSeq,
-			&i.TokenDigest,
+			&i.IdleOffers,
 			&i.State,
-			&i.Version,
-			&i.Heartbeats,
-			&i.LeaseMs,
-			&i.LeaseUntil,
-			&i.LiveInstanceID,
-			&i.LiveQueueID,
-			&i.CancelRequestedAt,
-			&i.Progress,
-			&i.OfferedAt,
-			&i.StartedAt,
-			&i.EndedAt,
-			&i.EndCode,
-			&i.EndMessage,
+			&i.Revision,
 		); err != nil {
 			return nil, err
 		}

@@ -99,6 +99,8 @@ type PulseExecutionGate struct {
 	State orbit.GateState
 	// raised by each change, from 1
 	ControlVersion int64
+	// on the root row: how many gates of the namespace are closed, so that a start need not look for them; 0 elsewhere
+	ClosedGates int32
 	// why it was closed or opened, for people
 	Reason string
 	// last change, UTC
