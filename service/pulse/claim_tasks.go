@@ -49,6 +49,14 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	defer leave()
 	end := time.NewTimer(time.Duration(req.WaitMs.Or(0)) * time.Millisecond)
 	defer end.Stop()
+	if req.WaitMs.Or(0) > 0 {
+		defer s.presence.join(c, wake)()
+		if s.presence.isCurrent(c.incarnation()) && s.waiters.knowEmpty(waited) {
+			if again, err := s.awaitWork(ctx, wake, end.C); !again {
+				return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: []api.Offer{}}, err
+			}
+		}
+	}
 	for {
 		s.claim(ctx, c)
 		if c.err != nil || len(c.offers) > 0 || req.WaitMs.Or(0) == 0 {

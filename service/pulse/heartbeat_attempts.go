@@ -31,8 +31,10 @@ func (s *Service) HeartbeatAttempts(ctx context.Context, req *api.HeartbeatAttem
 	for k, raw := range req.Items {
 		c.items = append(c.items, decodeHeartbeat(ctx, c, raw, k))
 	}
-	if err := s.perform(ctx, s.beats, c); err != nil {
-		return nil, err
+	if len(c.items) > 0 || !s.presence.isCurrent(c.incarnation()) {
+		if err := s.perform(ctx, s.beats, c); err != nil {
+			return nil, err
+		}
 	}
 	return encodeItems(c.items, func(i *item) *api.HeartbeatResult {
 		if i.err != nil {

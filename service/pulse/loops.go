@@ -13,6 +13,7 @@ import (
 func (s *Service) Loops() []loop.Loop {
 	return []loop.Loop{
 		{Name: "wake_waiters", Role: loop.API, Interval: peekPace, Idle: peekIdle, Pass: s.WakeWaiters, Wake: s.waiters.peek},
+		{Name: "attend_waiters", Role: loop.API, Interval: attendPace, Pass: s.AttendWaiters},
 		{Name: "look_ahead", Interval: lookAhead, Pass: s.LookAhead},
 		{Name: "promote_scheduled", Interval: 100 * time.Millisecond, Idle: rest, Pass: s.PromoteScheduled, Full: passRows, Wake: s.due.scheduled},
 		{Name: "recover_leases", Interval: time.Second, Idle: rest, Pass: s.RecoverLeases, Full: passRows, Wake: s.due.leases},

@@ -39,9 +39,10 @@ type Service struct {
 	// tells nobody.
 	Nudge func(namespaceID, queueID orbit.ID, n int)
 
-	waiters *waiters
-	due     alarms
-	opened  *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
+	waiters  *waiters
+	presence *presence
+	due      alarms
+	opened   *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -52,6 +53,7 @@ type Service struct {
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
 	s.waiters = newWaiters()
+	s.presence = &presence{by: map[incarnation]*attendance{}}
 	s.due = newAlarms()
 	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
 	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {

@@ -22,10 +22,15 @@ type waiters struct {
 	draining sync.Once
 	// peek has the backstop look: after a hint, since where one came others may have been lost.
 	peek *loop.Alarm
+	// empty is when the backstop found nothing in a queue, for queues without a hint since. Hinted collects the queues with hints while it
+	// looks, and is nil otherwise.
+	empty  map[queueKey]time.Time
+	hinted map[queueKey]bool
 }
 
 func newWaiters() *waiters {
-	return &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm()}
+	return &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm(),
+		empty: map[queueKey]time.Time{}}
 }
 
 // wait registers a poll; the returned channel gets one wake-up at a time. The poll registers before it looks for tasks,
@@ -58,6 +63,10 @@ func (w *waiters) leave(keys []queueKey, wake chan struct{}) {
 func (w *waiters) notify(k queueKey, n int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	delete(w.empty, k)
+	if w.hinted != nil {
+		w.hinted[k] = true
+	}
 	left = n
 	for wake := range w.byQueue[k] {
 		if left == 0 {
@@ -75,15 +84,55 @@ func (w *waiters) notify(k queueKey, n int) (left int) {
 	return left
 }
 
-// queues lists what is waited for.
-func (w *waiters) queues() []batch.Queue {
+// beginPeek lists what is waited for.
+func (w *waiters) beginPeek() []batch.Queue {
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	w.hinted = map[queueKey]bool{}
 	queues := make([]batch.Queue, 0, len(w.byQueue))
 	for k := range w.byQueue {
 		queues = append(queues, batch.Queue{NamespaceID: k.namespaceID, ID: k.queueID})
 	}
 	return queues
+}
+
+// endPeek takes what was found in queues that beginPeek listed. Those without a task are known to be empty, for a while and until a hint comes.
+func (w *waiters) endPeek(looked, claimable []batch.Queue, begin time.Time) {
+	for _, q := range claimable {
+		w.notify(queueKey{q.NamespaceID, q.ID}, txRows)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for k, at := range w.empty {
+		if begin.Sub(at) > emptyLife {
+			delete(w.empty, k)
+		}
+	}
+	for _, q := range looked {
+		if k := (queueKey{q.NamespaceID, q.ID}); !w.hinted[k] {
+			w.empty[k] = begin
+		}
+	}
+}
+
+func (w *waiters) donePeek() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.hinted = nil
+}
+
+// knowEmpty reports whether a poll that waits for these queues already needs no look of its own: the backstop has just looked, and a
+// hint that came since would have been seen.
+func (w *waiters) knowEmpty(keys []queueKey) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range keys {
+		at, ok := w.empty[k]
+		if !ok || time.Since(at) > emptyLife { //nolint:forbidigo // a stopwatch
+			return false
+		}
+	}
+	return true
 }
 
 // drain ends all polls and lets no new one wait.
@@ -96,6 +145,8 @@ const (
 	// peekPace is the pause of the backstop while it finds something, and peekIdle its longest.
 	peekPace = 100 * time.Millisecond
 	peekIdle = 1500 * time.Millisecond
+	// emptyLife is for how long a queue is known to be empty: until the next look, and then some.
+	emptyLife = 2 * peekIdle
 	// peekQueues bounds the queues of one statement.
 	peekQueues = 256
 )
@@ -103,15 +154,16 @@ const (
 // WakeWaiters is the backstop of long polls, which correctness rests on: one look at all queues that are waited for, whoever made a task ready.
 // It answers how many queues had something.
 func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
+	queues := s.waiters.beginPeek()
+	defer s.waiters.donePeek()
+	begin := time.Now() //nolint:forbidigo // a stopwatch
 	woken := 0
-	for some := range slices.Chunk(s.waiters.queues(), peekQueues) {
+	for some := range slices.Chunk(queues, peekQueues) {
 		claimable, err := batch.PeekQueues(ctx, s.Batch.DB, some)
 		if err != nil {
 			return woken, err
 		}
-		for _, q := range claimable {
-			s.waiters.notify(queueKey{q.NamespaceID, q.ID}, txRows)
-		}
+		s.waiters.endPeek(some, claimable, begin)
 		woken += len(claimable)
 	}
 	return woken, nil
