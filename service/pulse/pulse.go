@@ -48,8 +48,8 @@ type Service struct {
 func New(s Service) *Service {
 	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
 	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
-	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
-		s.submitTogether(slices.Concat(groups...))
+	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall, ahead func()) {
+		s.submitTogether(slices.Concat(groups...), ahead)
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
