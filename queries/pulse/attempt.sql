@@ -2,8 +2,8 @@
 -- The unique generation is the second guard of the licence: two offers of one generation cannot both commit.
 INSERT INTO pulse_attempts
   (namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats,
-   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, end_code, end_message)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'offered', 1, 0, ?, ?, ?, ?, ?, '', '');
+   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, started_at, end_code, end_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, '', '');
 
 -- name: GetAttempt :one
 SELECT * FROM pulse_attempts WHERE namespace_id = ? AND id = ?;
@@ -68,7 +68,7 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND leas
 
 -- name: ListClaimAttempts :many
 -- Walks ix_pulse_attempts_instance.
-SELECT id, state FROM pulse_attempts
+SELECT id, state, offered_at, started_at, heartbeats FROM pulse_attempts
 WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(instance_id) AND claim_seq = sqlc.arg(claim_seq);
 
 -- name: ListInstanceAttempts :many

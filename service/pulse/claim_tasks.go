@@ -37,7 +37,7 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &claimCall{workerCall: workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}, seq: req.ClaimSeq, limit: req.Max}
+	c := &claimCall{workerCall: workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}, seq: req.ClaimSeq, limit: req.Max, start: req.Start.Or(false)}
 	if c.queues, err = s.claimQueues(ctx, c, req.Queues); err != nil {
 		return nil, err
 	}
@@ -74,10 +74,14 @@ type claimCall struct {
 	seq    int64
 	queues []orbit.ID
 	limit  int
+	start  bool // what its queue lets start at once
 
 	offers []api.Offer
 	size   int // bytes of their payloads
 }
+
+// forget keeps nothing of an earlier run of the transaction.
+func (c *claimCall) forget() { c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0 }
 
 // takes reports whether the call has room for one more offer with a payload of so many bytes.
 func (c *claimCall) takes(bytes int) bool {
@@ -91,7 +95,7 @@ func (s *Service) claim(ctx context.Context, c *claimCall) {
 	s.claims.Do(combine.Call[*claimCall]{NamespaceID: ns, Items: c.limit, Work: c, Gone: func() bool { return ctx.Err() != nil }})
 	if c.again {
 		c.patient = true
-		s.claimTogether(ns, []*claimCall{c})
+		s.claimTogether(ns, []*claimCall{c}, alone)
 		c.patient = false
 	}
 }
@@ -174,11 +178,12 @@ func (s *Service) queuesOf(ctx context.Context, ns, instanceID orbit.ID) ([]queu
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
 // unknown commit each is told, and releases its claim_seq.
-func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
+func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, ahead func()) {
 	err := s.Batch.Run(context.Background(), "claimTasks", func(ctx context.Context, tx *dbtx.Tx) error {
 		for _, c := range claims {
-			c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0
+			c.forget()
 		}
+		tx.OnSent(ahead)
 		return s.claimBatch(ctx, tx, ns, claims)
 	})
 	if err == nil {
@@ -186,7 +191,7 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
 	}
 	var unknown *dbtx.UnknownCommit
 	for _, c := range claims {
-		c.err, c.again, c.offers = nil, false, []api.Offer{}
+		c.forget()
 		if c.patient || errors.As(err, &unknown) {
 			c.err = err
 		} else {
@@ -195,9 +200,7 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
 	}
 }
 
-// claimBatch does the steps in lock order:
-//  1. session heads, shared: what was abandoned, closed or superseded is refused;
-//  2. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
+// claimBatch shares the session heads, and claims.
 func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
 	q := pulsedb.New(tx)
 	calls := make([]*workerCall, len(claims))
@@ -207,6 +210,15 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 	if err := fence(ctx, q, ns, calls); err != nil {
 		return err
 	}
+	return s.claimFenced(ctx, tx, ns, claims)
+}
+
+// claimFenced does the steps in lock order, under the shared session heads:
+//  1. what was abandoned, closed or superseded is refused;
+//  2. the root gate, shared if anything may be started, and the closed gates;
+//  3. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
+func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
+	q := pulsedb.New(tx)
 	var open []*claimCall
 	for _, c := range claims {
 		switch {
@@ -219,12 +231,16 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 			open = append(open, c)
 		}
 	}
-	order, err := s.claimOrder(ctx, q, ns, open)
+	gates, err := claimGates(ctx, q, ns, open)
+	if err != nil {
+		return err
+	}
+	order, err := s.claimOrder(ctx, q, ns, gates, open)
 	if err != nil {
 		return err
 	}
 	for _, queueID := range order {
-		if err := s.claimQueue(ctx, tx, ns, queueID, open); err != nil {
+		if err := s.claimQueue(ctx, tx, ns, queueID, gates, open); err != nil {
 			return err
 		}
 	}
@@ -232,16 +248,12 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 }
 
 // claimOrder leaves out queues that are paused or empty and sorts the others by their first task; both by an unlocked look.
-func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) ([]orbit.ID, error) {
+func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, gates closedGates, claims []*claimCall) ([]orbit.ID, error) {
 	wanted := map[orbit.ID]bool{}
 	for _, c := range claims {
 		for _, id := range c.queues {
 			wanted[id] = true
 		}
-	}
-	gates, err := hintedGates(ctx, q, ns, claims)
-	if err != nil {
-		return nil, err
 	}
 	first := map[orbit.ID]pulsedb.PeekReadyRow{}
 	var order []orbit.ID
@@ -268,14 +280,19 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 	return order, nil
 }
 
-// hintedGates looks for closed gates if the fence said that there are some.
-func hintedGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) (closedGates, error) {
+// claimGates are the closed gates, as a start must see them if a claim may start something, and else by a look if the fence hinted at some.
+func claimGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) (closedGates, error) {
+	hint := false
 	for _, c := range claims {
-		if c.head.ClosedGates > 0 {
-			return peekGates(ctx, q, ns)
+		if c.start {
+			return shareGates(ctx, q, ns)
 		}
+		hint = hint || c.head.ClosedGates > 0
 	}
-	return nil, nil
+	if !hint {
+		return nil, nil
+	}
+	return peekGates(ctx, q, ns)
 }
 
 // claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
@@ -284,9 +301,9 @@ func hintedGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []
 //  3. the rows deleted, the attempts inserted with the next generation.
 //
 // Where nothing but overdue tasks was at the front it looks again, a few times: those must not hide the others.
-func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) error {
+func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) error {
 	for range maxOverdueLooks {
-		overdue, err := s.claimFront(ctx, tx, ns, queueID, claims)
+		overdue, err := s.claimFront(ctx, tx, ns, queueID, gates, claims)
 		if err != nil || !overdue {
 			return err
 		}
@@ -298,7 +315,7 @@ func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 const maxOverdueLooks = 8
 
 // claimFront does claimQueue's steps once, and tells whether it met overdue tasks.
-func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) (overdue bool, err error) {
+func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) (overdue bool, err error) {
 	var takers []*claimCall
 	room := 0
 	for _, c := range claims {
@@ -336,14 +353,8 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 		if c == nil {
 			break
 		}
-		id, token := orbit.NewID(tx.Now), orbit.NewToken()
-		until := tx.Now.Add(time.Duration(task.OfferTimeoutMs) * time.Millisecond)
 		taken = append(taken, batch.ReadyRow{Priority: row.Priority, RankUs: row.RankUs, TaskID: row.TaskID})
-		attempts = append(attempts, []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(),
-			task.OfferTimeoutMs, until, c.instanceID, queueID, tx.Now})
-		c.offers = append(c.offers, offer(queueID, row, task, id, token, until))
-		c.size += int(task.PayloadBytes)
-		emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, "attempt.offered", facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
+		attempts = append(attempts, give(tx, ns, queueID, row, task, c, gates))
 	}
 	if len(taken) == 0 {
 		return len(late) > 0, nil
@@ -420,11 +431,22 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 	return tasks, late, err
 }
 
-func offer(queueID orbit.ID, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, id orbit.ID, token orbit.Token, until time.Time) api.Offer {
+// give makes a task an offer of a claim, or starts it if the claim asks for that, its queue allows it and no gate is closed for it; it answers
+// the attempt's row.
+func give(tx *dbtx.Tx, ns, queueID orbit.ID, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, c *claimCall, gates closedGates) []any {
+	id, token := orbit.NewID(tx.Now), orbit.NewToken()
+	state, event, leaseMs, startedAt := orbit.AttemptOffered, "attempt.offered", task.OfferTimeoutMs, (*time.Time)(nil)
+	if c.start && task.OneStep && gates.closedFor(queueID, task.Type, c.instanceID) == "" {
+		state, event, leaseMs, startedAt = orbit.AttemptRunning, "attempt.started", task.LeaseMs, &tx.Now
+	}
+	until := tx.Now.Add(time.Duration(leaseMs) * time.Millisecond)
 	o := api.Offer{
 		AttemptID: id, TaskID: row.TaskID, QueueID: queueID, Type: task.Type, Generation: task.Generation + 1, AttemptNumber: int(task.AttemptsUsed) + 1,
 		Token: token.Text(), OfferExpiresAt: until, LeaseMs: int64(task.LeaseMs), Payload: jx.Raw(task.InlinePayload), PayloadVersion: int64(task.PayloadVersion),
 		Priority: int(row.Priority), RunAt: task.RunAt,
+	}
+	if startedAt != nil {
+		o.StartedAt, o.LeaseUntil = api.NewOptDateTime(tx.Now), api.NewOptDateTime(until)
 	}
 	if task.DeadlineAt != nil {
 		o.DeadlineAt = api.NewOptDateTime(*task.DeadlineAt)
@@ -435,5 +457,8 @@ func offer(queueID orbit.ID, row pulsedb.LockReadyRow, task pulsedb.ListTasksToO
 	if task.TraceState != "" {
 		o.Tracestate = api.NewOptString(task.TraceState)
 	}
-	return o
+	c.offers, c.size = append(c.offers, o), c.size+int(task.PayloadBytes)
+	emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, event, facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
+	return []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(), state,
+		leaseMs, until, c.instanceID, queueID, tx.Now, startedAt}
 }

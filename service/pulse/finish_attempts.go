@@ -33,10 +33,27 @@ func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsReq
 	for k, raw := range req.Items {
 		c.items = append(c.items, decodeFinish(ctx, c, raw, k))
 	}
+	claim, err := s.finishClaim(ctx, c, req.Claim)
+	if err != nil {
+		return nil, err
+	}
+	c.claim = claim
 	if err := s.perform(ctx, s.finishes, c); err != nil {
 		return nil, err
 	}
-	return s.encodeFinishes(ctx, c.items), nil
+	return s.encodeFinishes(ctx, c.items, claim), nil
+}
+
+// finishClaim reads the claim that a call makes with its results; nil if it makes none. One whose queues are refused is answered so, and takes nothing.
+func (s *Service) finishClaim(ctx context.Context, c *workerCall, req api.OptFinishClaim) (*claimCall, error) {
+	if !req.Set {
+		return nil, nil
+	}
+	r := req.Value
+	claim := &claimCall{workerCall: workerCall{caller: c.caller, instanceID: c.instanceID, epoch: c.epoch}, seq: r.ClaimSeq, limit: r.Max, start: r.Start.Or(false)}
+	var err error
+	claim.queues, err = s.claimQueues(ctx, claim, r.Queues)
+	return claim, err
 }
 
 func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *item {
@@ -71,7 +88,8 @@ func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *it
 //  1. session head, shared; an old epoch does not end the call, its results are evidence;
 //  2. the attempts, by primary key;
 //  3. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
-//  4. receipts, and evidence for what was refused.
+//  4. receipts, and evidence for what was refused;
+//  5. claims made with results. They wait for no row, so that their place after the attempts is in nobody's way.
 func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
 	if err := fence(ctx, q, ns, calls); err != nil {
@@ -114,7 +132,24 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := batch.Insert(tx, pulsedb.InsertReceipt, receipts); err != nil {
 		return err
 	}
-	return keepEvidence(ctx, tx, q, ns, held)
+	if err := keepEvidence(ctx, tx, q, ns, held); err != nil {
+		return err
+	}
+	return s.claimWith(ctx, tx, ns, calls)
+}
+
+func (s *Service) claimWith(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall) error {
+	var claims []*claimCall
+	for _, c := range calls {
+		if c.claim != nil && c.err == nil && !c.again {
+			c.claim.head, c.claim.superseded = c.head, c.superseded
+			claims = append(claims, c.claim)
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return s.claimFenced(ctx, tx, ns, claims)
 }
 
 // answerRepeats gives attempts that have a receipt their original one, or refuses what contradicts it.
@@ -215,7 +250,7 @@ func attemptReceipt(e ending, said submission, now time.Time) []byte {
 }
 
 // encodeFinishes writes the reply by hand, because a receipt's stored bytes go into it unchanged.
-func (s *Service) encodeFinishes(ctx context.Context, items []*item) jx.Raw {
+func (s *Service) encodeFinishes(ctx context.Context, items []*item, claim *claimCall) jx.Raw {
 	var e jx.Encoder
 	e.ObjStart()
 	e.FieldStart("items")
@@ -243,6 +278,14 @@ func (s *Service) encodeFinishes(ctx context.Context, items []*item) jx.Raw {
 		e.ObjEnd()
 	}
 	e.ArrEnd()
+	if claim != nil {
+		r := api.FinishClaimResult{Status: 200, ClaimSeq: claim.seq, Offers: claim.offers}
+		if claim.err != nil {
+			r.Status, r.Problem = s.problem(ctx, claim.err)
+		}
+		e.FieldStart("claim")
+		r.Encode(&e)
+	}
 	e.ObjEnd()
 	return e.Bytes()
 }

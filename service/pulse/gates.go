@@ -35,10 +35,13 @@ func peekGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGate
 }
 
 // closedFor names the gate that keeps a task from starting on an instance, in the form blocked rows carry; empty means that all are open.
-func (g closedGates) closedFor(t pulsedb.ListTaskHeadsRow, instanceID orbit.ID) string {
+func (g closedGates) closedFor(queueID orbit.ID, taskType string, instanceID orbit.ID) string {
+	if len(g) == 0 {
+		return ""
+	}
 	for _, row := range []pulsedb.ListClosedGatesRow{
-		{Scope: orbit.GateScopeNamespace}, {Scope: orbit.GateScopeQueue, ScopeID: t.QueueID.String()},
-		{Scope: orbit.GateScopeTaskType, ScopeID: t.Type}, {Scope: orbit.GateScopeInstance, ScopeID: instanceID.String()},
+		{Scope: orbit.GateScopeNamespace}, {Scope: orbit.GateScopeQueue, ScopeID: queueID.String()},
+		{Scope: orbit.GateScopeTaskType, ScopeID: taskType}, {Scope: orbit.GateScopeInstance, ScopeID: instanceID.String()},
 	} {
 		if g[row] {
 			return gateBlocker(row.Scope, row.ScopeID)

@@ -43,6 +43,7 @@ type workerCall struct {
 	instanceID orbit.ID
 	epoch      int64
 	items      []*item
+	claim      *claimCall // with finish: what is claimed in the same transaction
 
 	err        error                  // refuses the whole call
 	head       pulsedb.ShareFencesRow // the session, as the fence found it

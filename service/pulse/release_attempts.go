@@ -2,6 +2,7 @@ package pulse
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-faster/jx"
 
@@ -109,7 +110,7 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 		}
 		var ids []orbit.ID
 		for _, r := range rows {
-			if r.State == orbit.AttemptOffered {
+			if r.State == orbit.AttemptOffered || startedWithClaim(r.OfferedAt, r.StartedAt, r.Heartbeats) {
 				ids = append(ids, r.ID)
 			}
 		}
@@ -132,7 +133,8 @@ func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall
 	var decided []ending
 	var items []*item
 	for _, r := range rows {
-		if r.PulseAttempt.State != orbit.AttemptOffered {
+		a := r.PulseAttempt
+		if a.State != orbit.AttemptOffered && (a.State != orbit.AttemptRunning || !startedWithClaim(a.OfferedAt, a.StartedAt, a.Heartbeats)) {
 			continue
 		}
 		e := endingOf(r)
@@ -145,4 +147,9 @@ func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall
 
 func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {
 	return api.ReleasedAttempt{AttemptID: a.ID, TaskID: a.TaskID, State: api.AttemptStateReleased}
+}
+
+// startedWithClaim tells an attempt that its claim started, and of which nothing was heard since: to a worker that lost the reply it is an offer.
+func startedWithClaim(offeredAt time.Time, startedAt *time.Time, heartbeats int64) bool {
+	return startedAt != nil && startedAt.Equal(offeredAt) && heartbeats == 0
 }

@@ -65,7 +65,7 @@ func (s *Service) start(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*
 	var refused []ending
 	for _, i := range items {
 		e, ok := held[i]
-		switch gate := gates.closedFor(e.task, i.call.instanceID); {
+		switch gate := gates.closedFor(e.task.QueueID, e.task.Type, i.call.instanceID); {
 		case !ok:
 		case e.attempt.State == orbit.AttemptRunning:
 			i.started = startedAttempt(e.attempt)

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -91,11 +92,11 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 }
 
 // submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
-// one's receipt. What cannot be judged together is left for the single lane; after an unknown commit nothing is run
-// again, and each key settles its task.
-func (s *Service) submitTogether(calls []*submitCall) {
+// one's receipt. What cannot be judged together is judged in halves, so that one key that somebody holds, or one bad item, keeps few others
+// company, and by itself in the single lane at last. After an unknown commit nothing is run again, and each key settles its task.
+func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 	first, repeats := distinctKeys(calls)
-	s.submitFirst(first)
+	s.submitFirst(first, ahead)
 	for c, of := range repeats {
 		if of.err == nil && !of.alone && c.try.Digest == of.try.Digest && c.caller.CredentialID == of.caller.CredentialID {
 			c.taskID, c.reply = of.taskID, of.reply
@@ -106,23 +107,10 @@ func (s *Service) submitTogether(calls []*submitCall) {
 	}
 }
 
-func (s *Service) submitFirst(calls []*submitCall) {
+func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		byCaller := map[orbit.ID][]*submitCall{}
-		var order []orbit.ID
-		for _, c := range calls {
-			if byCaller[c.caller.CredentialID] == nil {
-				order = append(order, c.caller.CredentialID)
-			}
-			byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
-		}
-		slices.SortFunc(order, orbit.ID.Compare) // scopes in one order, so that two batches cannot deadlock
-		for _, id := range order {
-			if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
-				return err
-			}
-		}
-		return nil
+		tx.OnSent(ahead)
+		return s.acceptAll(ctx, tx, calls)
 	})
 	if err == nil {
 		return
@@ -132,10 +120,33 @@ func (s *Service) submitFirst(calls []*submitCall) {
 		c.taskID, c.reply, c.err = orbit.ID{}, platform.Reply{}, nil
 		if errors.As(err, &unknown) {
 			c.err = err
-		} else {
-			c.alone = true
 		}
 	}
+	switch half := len(calls) / 2; {
+	case unknown != nil:
+	case half == 0 || dbtx.IsAway(err) && !dbtx.IsLockWait(err):
+		for _, c := range calls {
+			c.alone = true
+		}
+	default:
+		ahead() // one that has to be sought keeps nobody waiting who is not in this batch
+		s.submitFirst(calls[:half], alone)
+		s.submitFirst(calls[half:], alone)
+	}
+}
+
+// acceptAll does the submissions of each caller, in one order, so that two batches cannot deadlock.
+func (s *Service) acceptAll(ctx context.Context, tx *dbtx.Tx, calls []*submitCall) error {
+	byCaller := map[orbit.ID][]*submitCall{}
+	for _, c := range calls {
+		byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(byCaller), orbit.ID.Compare) {
+		if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // distinctKeys parts the calls whose key stands first from those that repeat one of them.

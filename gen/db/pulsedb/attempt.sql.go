@@ -14,7 +14,7 @@ import (
 )
 
 const AwaitAttempts = `-- name: AwaitAttempts :many
-SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.revision, q.created_at, q.updated_at,
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
   t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
@@ -101,6 +101,7 @@ func (q *Queries) AwaitAttempts(ctx context.Context, arg AwaitAttemptsParams) ([
 			&i.PulseQueue.BackoffMaxMs,
 			&i.PulseQueue.RetentionMs,
 			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.OneStep,
 			&i.PulseQueue.Revision,
 			&i.PulseQueue.CreatedAt,
 			&i.PulseQueue.UpdatedAt,
@@ -504,8 +505,8 @@ func (q *Queries) GetTaskResult(ctx context.Context, arg GetTaskResultParams) (G
 const InsertAttempt = `-- name: InsertAttempt :exec
 INSERT INTO pulse_attempts
   (namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats,
-   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, end_code, end_message)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'offered', 1, 0, ?, ?, ?, ?, ?, '', '')
+   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, started_at, end_code, end_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, '', '')
 `
 
 type InsertAttemptParams struct {
@@ -519,11 +520,13 @@ type InsertAttemptParams struct {
 	Epoch          int64
 	ClaimSeq       int64
 	TokenDigest    orbit.Digest
+	State          orbit.AttemptState
 	LeaseMs        uint32
 	LeaseUntil     *time.Time
 	LiveInstanceID orbit.NullID
 	LiveQueueID    orbit.NullID
 	OfferedAt      time.Time
+	StartedAt      *time.Time
 }
 
 // The unique generation is the second guard of the licence: two offers of one generation cannot both commit.
@@ -539,11 +542,13 @@ func (q *Queries) InsertAttempt(ctx context.Context, arg InsertAttemptParams) er
 		arg.Epoch,
 		arg.ClaimSeq,
 		arg.TokenDigest,
+		arg.State,
 		arg.LeaseMs,
 		arg.LeaseUntil,
 		arg.LiveInstanceID,
 		arg.LiveQueueID,
 		arg.OfferedAt,
+		arg.StartedAt,
 	)
 	return err
 }
@@ -685,7 +690,7 @@ func (q *Queries) ListAttemptsByID(ctx context.Context, arg ListAttemptsByIDPara
 }
 
 const ListClaimAttempts = `-- name: ListClaimAttempts :many
-SELECT id, state FROM pulse_attempts
+SELECT id, state, offered_at, started_at, heartbeats FROM pulse_attempts
 WHERE namespace_id = ? AND live_instance_id = ? AND claim_seq = ?
 `
 
@@ -696,8 +701,11 @@ type ListClaimAttemptsParams struct {
 }
 
 type ListClaimAttemptsRow struct {
-	ID    orbit.ID
-	State orbit.AttemptState
+	ID         orbit.ID
+	State      orbit.AttemptState
+	OfferedAt  time.Time
+	StartedAt  *time.Time
+	Heartbeats int64
 }
 
 // Walks ix_pulse_attempts_instance.
@@ -710,7 +718,13 @@ func (q *Queries) ListClaimAttempts(ctx context.Context, arg ListClaimAttemptsPa
 	var items []ListClaimAttemptsRow
 	for rows.Next() {
 		var i ListClaimAttemptsRow
-		if err := rows.Scan(&i.ID, &i.State); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.OfferedAt,
+			&i.StartedAt,
+			&i.Heartbeats,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -897,7 +911,7 @@ func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) 
 }
 
 const LockAttempts = `-- name: LockAttempts :many
-SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.revision, q.created_at, q.updated_at,
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
   t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
@@ -986,6 +1000,7 @@ func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]L
 			&i.PulseQueue.BackoffMaxMs,
 			&i.PulseQueue.RetentionMs,
 			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.OneStep,
 			&i.PulseQueue.Revision,
 			&i.PulseQueue.CreatedAt,
 			&i.PulseQueue.UpdatedAt,

@@ -129,6 +129,8 @@ type PulseQueue struct {
 	RetentionMs int64
 	// what becomes of a task whose worker was lost: review or retry
 	UnknownOutcome orbit.UnknownOutcome
+	// whether a claim may start tasks at once; only with retry, for of a lost reply nobody knows whether its tasks ran
+	OneStep bool
 	// version for compare-and-swap, from 1
 	Revision int64
 	// when it was created, UTC

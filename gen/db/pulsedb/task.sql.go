@@ -617,7 +617,7 @@ func (q *Queries) ListTaskHeads(ctx context.Context, arg ListTaskHeadsParams) ([
 
 const ListTasksToOffer = `-- name: ListTasksToOffer :many
 SELECT t.id, t.type, CASE WHEN LENGTH(t.payload) <= CAST(? AS SIGNED) THEN t.payload ELSE '' END AS inline_payload, CAST(LENGTH(t.payload) AS SIGNED) AS payload_bytes,
-  t.payload_version, t.run_at, t.deadline_at, t.attempts_used, t.generation, t.trace_parent, t.trace_state, q.lease_ms, q.offer_timeout_ms
+  t.payload_version, t.run_at, t.deadline_at, t.attempts_used, t.generation, t.trace_parent, t.trace_state, q.lease_ms, q.offer_timeout_ms, q.one_step
 FROM pulse_tasks t FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
 WHERE t.namespace_id = ? AND t.id IN (/*SLICE:ids*/?)
@@ -643,6 +643,7 @@ type ListTasksToOfferRow struct {
 	TraceState     string
 	LeaseMs        uint32
 	OfferTimeoutMs uint32
+	OneStep        bool
 }
 
 // The rows as the holder of their licences sees them, with what their queue says of offers; a payload past the bound is left for ListPayloads.
@@ -681,6 +682,7 @@ func (q *Queries) ListTasksToOffer(ctx context.Context, arg ListTasksToOfferPara
 			&i.TraceState,
 			&i.LeaseMs,
 			&i.OfferTimeoutMs,
+			&i.OneStep,
 		); err != nil {
 			return nil, err
 		}

@@ -26,6 +26,7 @@ type Tx struct {
 	conn      *sql.Conn
 	collected []write
 	events    []Event
+	onSent    []func()
 	onCommit  []func()
 }
 
