@@ -219,8 +219,8 @@ SELECT q.namespace_id, {id}, {id}, q.id, 1, {id}, {id}, 1, 1, REPEAT('x', 32), I
 		`INSERT INTO pulse_worker_instances (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, heartbeats, heartbeat_at, sweep_due_at, opened_at, ended_at)
 SELECT q.namespace_id, {id}, {id}, 1, '', '', '[]', '[]', 1, IF(n.i % 2, 'live', 'closed'), 0, IF(n.i <= planDue, @now - INTERVAL 1 DAY, @now), IF(n.i % 2 OR n.i > planDue, NULL, @now - INTERVAL 1 DAY), @now, IF(n.i % 2, NULL, @now) FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT q.namespace_id, 'queue', CONCAT('grown', n.i), 'open', 1, '', @now FROM {n} JOIN {q}`,
-		`INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at)
-SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, 1, @now, @now FROM {n} JOIN (SELECT * FROM {q} LIMIT 1) q`,
+		`INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at)
+SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, 1, @now, @now FROM {n} JOIN (SELECT * FROM {q} LIMIT 1) q`,
 		`INSERT INTO orbit_events SELECT q.namespace_id, {id}, 0, 'task', {id}, 1, 'grown', NULL, '{}', @now FROM {n} JOIN {q}`,
 		`INSERT INTO orbit_event_log SELECT q.namespace_id, 1000000 + n.i, {id}, 1 FROM {n} JOIN {q}`,
 		`INSERT INTO orbit_event_spool (namespace_id, batch_id, event_count) SELECT q.namespace_id, {id}, 1 FROM {n} JOIN {q} WHERE n.i <= planSpool`,
@@ -259,6 +259,7 @@ func emptyTables(t *testing.T, conn *sql.Conn, _ string) {
 		}
 	}
 	must(t, conn, "DELETE FROM pulse_execution_gates WHERE scope <> 'namespace'")
+	must(t, conn, "UPDATE pulse_execution_gates SET closed_gates = 0")
 	must(t, conn, "UPDATE orbit_event_heads SET next_position = 1, trimmed_below = 1")
 	must(t, conn, "SET SESSION foreign_key_checks = 1")
 	analyze(t, conn)
