@@ -41,30 +41,47 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	if c.queues, err = s.claimQueues(ctx, c, req.Queues); err != nil {
 		return nil, err
 	}
-	waited := make([]queueKey, len(c.queues))
-	for i, id := range c.queues {
-		waited[i] = queueKey{caller.NamespaceID, id}
-	}
-	wake, leave := s.waiters.wait(waited)
-	defer leave()
-	end := time.NewTimer(time.Duration(req.WaitMs.Or(0)) * time.Millisecond)
-	defer end.Stop()
-	if req.WaitMs.Or(0) > 0 {
-		defer s.presence.join(c, wake)()
-		if s.presence.isCurrent(c.incarnation()) && s.waiters.knowEmpty(waited) {
-			if again, err := s.awaitWork(ctx, wake, end.C); !again {
-				return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: []api.Offer{}}, err
-			}
-		}
-	}
-	for {
+	wait := time.Duration(req.WaitMs.Or(0)) * time.Millisecond
+	if wait == 0 {
 		s.claim(ctx, c)
-		if c.err != nil || len(c.offers) > 0 || req.WaitMs.Or(0) == 0 {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, c.err
+	} else {
+		err = s.claimWaiting(ctx, c, wait)
+	}
+	if len(c.offers) > 0 && (err != nil || ctx.Err() != nil) {
+		s.giveBack(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, c.err
+}
+
+// claimWaiting looks for tasks and, as long as there are none, waits: to be handed some, or to be woken and look again. An error ends the
+// poll from outside; what the claim itself met is in the call.
+func (s *Service) claimWaiting(ctx context.Context, c *claimCall, wait time.Duration) error {
+	p := s.waiters.wait(ctx, c)
+	defer s.waiters.leave(p)
+	defer s.presence.join(c, p.wake)()
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	c.forget()
+	for known := s.presence.isCurrent(c.incarnation()) && s.waiters.knowEmpty(p.queues); ; known = false {
+		if !known {
+			s.claim(ctx, c)
 		}
-		if again, err := s.awaitWork(ctx, wake, end.C); !again {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, err
+		if c.answered() {
+			return nil
 		}
+		if again, err := s.awaitWork(ctx, p, end.C); !again || c.answered() {
+			return err
+		}
+	}
+}
+
+// giveBack releases the offers of a claim whose caller is gone, so that others need not wait for them to run out.
+func (s *Service) giveBack(ctx context.Context, c *claimCall) {
+	if _, err := s.abandonClaim(context.WithoutCancel(ctx), &c.workerCall, c.seq); err != nil {
+		s.Log.Debug("offers of a caller that is gone were not released, and run out", "error", err)
 	}
 }
 
@@ -83,6 +100,9 @@ type claimCall struct {
 // forget keeps nothing of an earlier run of the transaction.
 func (c *claimCall) forget() { c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0 }
 
+// answered reports whether the claim has something to say.
+func (c *claimCall) answered() bool { return c.err != nil || len(c.offers) > 0 }
+
 // takes reports whether the call has room for one more offer with a payload of so many bytes.
 func (c *claimCall) takes(bytes int) bool {
 	return len(c.offers) < c.limit && (c.size+bytes <= maxOfferBytes || len(c.offers) == 0)
@@ -100,14 +120,18 @@ func (s *Service) claim(ctx context.Context, c *claimCall) {
 	}
 }
 
-// awaitWork returns true when another claim is worth it, and false when the poll is over: its time is up, the replica drains, its caller is
-// gone, or its credential no longer opens.
-func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) (bool, error) {
+// awaitWork returns true when the poll was handed something or another claim is worth it, and false when the poll is over: its time is up, the
+// replica drains, its caller is gone, or its credential no longer opens. A poll that is being handed something is not over before that is settled.
+func (s *Service) awaitWork(ctx context.Context, p *poll, end <-chan time.Time) (again bool, err error) {
 	check := time.NewTicker(recheck)
 	defer check.Stop()
+	s.waiters.park(p)
+	defer s.waiters.unpark(p)
 	for {
 		select {
-		case <-wake:
+		case <-p.settled:
+			return true, nil
+		case <-p.wake:
 			err := s.Platform.StillValid(ctx)
 			return err == nil && ctx.Err() == nil, err
 		case <-check.C:

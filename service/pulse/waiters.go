@@ -17,7 +17,7 @@ type queueKey struct{ namespaceID, queueID orbit.ID }
 // its task by the peek of the backstop.
 type waiters struct {
 	mu       sync.Mutex
-	byQueue  map[queueKey]map[chan struct{}]struct{}
+	byQueue  map[queueKey]map[*poll]struct{}
 	drained  chan struct{}
 	draining sync.Once
 	// peek has the backstop look: after a hint, since where one came others may have been lost.
@@ -29,30 +29,98 @@ type waiters struct {
 }
 
 func newWaiters() *waiters {
-	return &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm(),
+	return &waiters{byQueue: map[queueKey]map[*poll]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm(),
 		empty: map[queueKey]time.Time{}}
 }
 
-// wait registers a poll; the returned channel gets one wake-up at a time. The poll registers before it looks for tasks,
-// so that a task that becomes ready in between is not missed.
-func (w *waiters) wait(keys []queueKey) (wake chan struct{}, leave func()) {
-	wake = make(chan struct{}, 1)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	for _, k := range keys {
-		if w.byQueue[k] == nil {
-			w.byQueue[k] = map[chan struct{}]struct{}{}
-		}
-		w.byQueue[k][wake] = struct{}{}
-	}
-	return wake, func() { w.leave(keys, wake) }
+// poll is a claim that waits. While it is parked somebody who has a task for it may take it, exclusively, and settle it with offers.
+type poll struct {
+	call    *claimCall
+	queues  []queueKey
+	gone    <-chan struct{} // closed when its caller is
+	wake    chan struct{}   // gets one wake-up at a time
+	settled chan struct{}   // gets one when who took it is done with it
+	state   pollState       // guarded by the waiters
 }
 
-func (w *waiters) leave(keys []queueKey, wake chan struct{}) {
+// A poll looks for tasks itself, is parked, or is taken; it leaves from looking only.
+type pollState uint8
+
+const (
+	looking pollState = iota
+	parked
+	taken
+)
+
+// wait registers a poll, before it looks for tasks, so that a task that becomes ready in between is not missed.
+func (w *waiters) wait(ctx context.Context, call *claimCall) *poll {
+	p := &poll{call: call, gone: ctx.Done(), wake: make(chan struct{}, 1), settled: make(chan struct{}, 1)}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, k := range keys {
-		delete(w.byQueue[k], wake)
+	for _, id := range call.queues {
+		k := queueKey{call.caller.NamespaceID, id}
+		p.queues = append(p.queues, k)
+		if w.byQueue[k] == nil {
+			w.byQueue[k] = map[*poll]struct{}{}
+		}
+		w.byQueue[k][p] = struct{}{}
+	}
+	return p
+}
+
+func (w *waiters) park(p *poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.state = parked
+}
+
+// unpark has the poll look for itself again; if it was taken, after who took it is done with it.
+func (w *waiters) unpark(p *poll) {
+	w.mu.Lock()
+	was := p.state
+	if was == parked {
+		p.state = looking
+	}
+	w.mu.Unlock()
+	if was == taken {
+		<-p.settled
+	}
+}
+
+// take gives up to n parked polls of a queue to the caller, who settles each.
+func (w *waiters) take(k queueKey, n int) (polls []*poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for p := range w.byQueue[k] {
+		if len(polls) == n {
+			break
+		}
+		select {
+		case <-p.gone:
+			continue
+		default:
+		}
+		if p.state == parked {
+			p.state = taken
+			polls = append(polls, p)
+		}
+	}
+	return polls
+}
+
+// settle lets a taken poll go on, with the offers that it was given or, without any, to look for itself.
+func (w *waiters) settle(p *poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	p.state = looking
+	p.settled <- struct{}{}
+}
+
+func (w *waiters) leave(p *poll) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, k := range p.queues {
+		delete(w.byQueue[k], p)
 		if len(w.byQueue[k]) == 0 {
 			delete(w.byQueue, k)
 		}
@@ -68,12 +136,12 @@ func (w *waiters) notify(k queueKey, n int) (left int) {
 		w.hinted[k] = true
 	}
 	left = n
-	for wake := range w.byQueue[k] {
+	for p := range w.byQueue[k] {
 		if left == 0 {
 			break
 		}
 		select {
-		case wake <- struct{}{}:
+		case p.wake <- struct{}{}:
 			left--
 		default:
 		}
