@@ -53,14 +53,28 @@ func (h *handOff) prepare(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, tasks [
 	if len(claims) == 0 {
 		return offering{}, nil
 	}
-	q := pulsedb.New(tx)
 	for _, c := range claims {
 		c.forget()
 	}
-	if err := fence(ctx, q, ns, calls); err != nil {
+	var heads map[orbit.ID]pulsedb.ShareFencesRow
+	var root pulsedb.ShareRootGateRow
+	waits := map[orbit.ID]bool{} // whether another task of the queue is ready
+	questions := []dbtx.Question{askHeads(ns, calls, &heads), askRootGate(ns, anyStarts(claims), &root)}
+	for queueID := range byQueue {
+		questions = append(questions, func(ctx context.Context, db dbtx.DBTX) error {
+			_, err := pulsedb.New(db).PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: ns, QueueID: queueID})
+			waits[queueID] = err == nil
+			if errors.Is(err, sql.ErrNoRows) {
+				return nil
+			}
+			return err
+		})
+	}
+	if err := tx.Ask(ctx, questions...); err != nil {
 		return offering{}, err
 	}
-	gates, err := claimGates(ctx, q, ns, claims)
+	fence(calls, heads)
+	gates, err := claimGates(ctx, pulsedb.New(tx), ns, claims, root)
 	if err != nil {
 		return offering{}, err
 	}
@@ -68,11 +82,7 @@ func (h *handOff) prepare(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, tasks [
 		byQueue[queueID] = slices.DeleteFunc(claims, func(c *claimCall) bool {
 			return c.err != nil || c.again || c.superseded || c.seq <= c.head.AbandonedClaim
 		})
-		_, err := q.PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: ns, QueueID: queueID})
-		if err != nil && !errors.Is(err, sql.ErrNoRows) {
-			return offering{}, err
-		}
-		if err == nil || gates.closedForQueue(queueID) {
+		if waits[queueID] || gates.closedForQueue(queueID) {
 			delete(byQueue, queueID)
 		}
 	}

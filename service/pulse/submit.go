@@ -84,9 +84,13 @@ func (s *Service) joinSubmits(ns orbit.ID, calls []*submitCall, bytes int) {
 // submitAlone accepts one task in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 	h := &handOff{service: s}
+	group := newSubmitGroup([]*submitCall{c})
 	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) error {
 		h.drop()
-		return s.accept(ctx, tx, []*submitCall{c}, held, h)
+		if err := tx.Ask(ctx, group.questions(held)...); err != nil {
+			return err
+		}
+		return s.accept(ctx, tx, group, held, h)
 	})
 	h.settle(err)
 	if err != nil {
@@ -112,11 +116,21 @@ func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 
 func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	h := &handOff{service: s}
+	groups := byCaller(calls)
+	var first []dbtx.Question
+	for _, g := range groups {
+		first = append(first, g.questions(platform.GivesUp)...)
+	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
 		h.drop()
 		tx.OnSent(ahead)
-		return s.acceptAll(ctx, tx, calls, h)
-	})
+		for _, g := range groups {
+			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, first...)
 	h.settle(err)
 	if err == nil {
 		return
@@ -141,18 +155,57 @@ func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	}
 }
 
-// acceptAll does the submissions of each caller, in one order, so that two batches cannot deadlock.
-func (s *Service) acceptAll(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, h *handOff) error {
-	byCaller := map[orbit.ID][]*submitCall{}
+// submitGroup is the calls of one caller in a transaction, and what is read for them with its opening.
+type submitGroup struct {
+	caller platform.Caller
+	calls  []*submitCall
+	queues queueLook
+	keys   platform.Keys
+}
+
+// byCaller groups calls, in one order, so that two batches cannot deadlock.
+func byCaller(calls []*submitCall) []*submitGroup {
+	by := map[orbit.ID][]*submitCall{}
 	for _, c := range calls {
-		byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
+		by[c.caller.CredentialID] = append(by[c.caller.CredentialID], c)
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(byCaller), orbit.ID.Compare) {
-		if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp, h); err != nil {
-			return err
+	var groups []*submitGroup
+	for _, id := range slices.SortedFunc(maps.Keys(by), orbit.ID.Compare) {
+		groups = append(groups, newSubmitGroup(by[id]))
+	}
+	return groups
+}
+
+func newSubmitGroup(calls []*submitCall) *submitGroup {
+	g := &submitGroup{caller: calls[0].caller, calls: calls}
+	for _, c := range calls {
+		g.queues.refs = append(g.queues.refs, queueRef{id: c.req.QueueID.Value, name: c.req.Queue.Value})
+	}
+	return g
+}
+
+func (g *submitGroup) scope() platform.Scope {
+	return platform.ScopeOf(g.caller, submitOperation, submitPath)
+}
+
+// questions are the queues and, where no key is waited for, the keys.
+func (g *submitGroup) questions(held platform.WhenHeld) []dbtx.Question {
+	questions := []dbtx.Question{
+		func(ctx context.Context, db dbtx.DBTX) error {
+			return g.queues.readByID(ctx, pulsedb.New(db), g.caller.NamespaceID)
+		},
+		func(ctx context.Context, db dbtx.DBTX) error {
+			return g.queues.readByName(ctx, pulsedb.New(db), g.caller.NamespaceID)
+		},
+	}
+	if held == platform.GivesUp {
+		keys := make([]string, len(g.calls))
+		for i, c := range g.calls {
+			keys[i] = c.try.Key
 		}
+		questions = append(questions, g.keys.Ask(g.scope(), keys))
 	}
-	return nil
+	return questions
 }
 
 // distinctKeys parts the calls whose key stands first from those that repeat one of them.
@@ -181,12 +234,9 @@ func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submit
 //     done till then touches nobody else's rows;
 //  3. the polls that take tasks at once;
 //  4. keys, tasks, attempts or working rows, deadlines, receipts, events.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, held platform.WhenHeld, h *handOff) error {
-	c := calls[0].caller
-	queues, err := submitQueues(ctx, pulsedb.New(tx), c, calls)
-	if err != nil {
-		return err
-	}
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held platform.WhenHeld, h *handOff) error {
+	c, calls := g.caller, g.calls
+	queues := g.queues.seen(c)
 	var judged []*submitCall
 	var tries []platform.Try
 	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
@@ -204,8 +254,8 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 	if len(tries) == 0 {
 		return nil
 	}
-	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.judgeKeys(ctx, tx, scope, tries, held)
+	scope := g.scope()
+	verdicts, err := s.judgeKeys(ctx, tx, g, tries, held)
 	if err != nil {
 		return err
 	}
@@ -254,21 +304,12 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 	return s.Platform.KeepReplies(tx, scope, kept, replies)
 }
 
-func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, scope platform.Scope, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
+func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, g *submitGroup, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
 	if held == platform.GivesUp {
-		return s.Platform.ReadKeys(ctx, tx, scope, tries)
+		return s.Platform.JudgeKeys(ctx, tx, g.keys, tries)
 	}
-	verdict, err := s.Platform.ReserveKey(ctx, tx, scope, &tries[0], held)
+	verdict, err := s.Platform.ReserveKey(ctx, tx, g.scope(), &tries[0], held)
 	return []platform.Verdict{verdict}, err
-}
-
-// submitQueues finds each item's queue, by id or by name; nil means that the caller sees none.
-func submitQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, calls []*submitCall) ([]*pulsedb.PulseQueue, error) {
-	refs := make([]queueRef, len(calls))
-	for i, call := range calls {
-		refs[i] = queueRef{id: call.req.QueueID.Value, name: call.req.Queue.Value}
-	}
-	return findQueues(ctx, q, c, refs)
 }
 
 // newTask is a task as it is accepted.
