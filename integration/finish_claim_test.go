@@ -339,3 +339,22 @@ func TestClaimsWithResultsOfLargePayloadsStayWithinOneReply(t *testing.T) {
 		}
 	}
 }
+
+// A failure without a backoff makes its task ready in the transaction in which the claim then finds it.
+func TestAClaimWithAFailureMayTakeItsTaskAgain(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	o.CreateQueue("mail", policy("one_step", true, "backoff_initial_ms", 0))
+	w := openWorker(t, o, "w", "mail")
+	running := w.running("mail", 1)[0]
+	var got finished
+	w.call(finishPath, map[string]any{"items": []any{running.item("outcome", "failed")}, "claim": map[string]any{"claim_seq": 9, "max": 2, "start": true}}).Want(t, 200).JSON(t, &got)
+	receiptOf(t, got.Items[0])
+	again := wantStarted(t, got.Claim.Offers, 1)[0]
+	if again.TaskID != running.TaskID || again.AttemptNumber != 2 || again.Generation != 2 {
+		t.Fatalf("%+v", again)
+	}
+	wantItem(t, w.succeed(again, `1`), 200, "")
+	if got := wantState(t, o, running.TaskID, "succeeded"); got.AttemptsUsed != 2 {
+		t.Fatalf("%+v", got)
+	}
+}
