@@ -10,6 +10,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"os"
+	"runtime/debug"
 	"slices"
 	"time"
 
@@ -77,9 +79,18 @@ func (s serverSettings) check() error {
 // laneConnections is the most that single items may take, so that waiting duplicates starve nobody.
 const laneConnections = 16
 
+// collectLess trades memory for processor time: a replica keeps little for long and makes much garbage, so that collections at the usual doubling of
+// its few live megabytes would take an eighth of its time. GOGC, where it is set, stands.
+func collectLess() {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(400)
+	}
+}
+
 // runReplica serves until ctx ends, and then ends in good order: unready at once; after the drain delay no new claims and no long
 // polls; then requests finish and the passes end. It calls started, where it is not nil, once it listens.
 func runReplica(ctx context.Context, dsn string, s serverSettings, logs io.Writer, started func(address string)) (err error) {
+	collectLess()
 	queue := newLogQueue(logs)
 	defer queue.Close()
 	logger := newLogger(queue, s.LogFormat, s.LogLevel)

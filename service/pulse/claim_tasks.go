@@ -200,7 +200,7 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, ahead func()) 
 	}
 }
 
-// claimBatch shares the session heads, and claims.
+// claimBatch does the steps in lock order: the session heads, shared; the root gate, shared if anything may be started; the ready rows.
 func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
 	q := pulsedb.New(tx)
 	calls := make([]*workerCall, len(claims))
@@ -210,16 +210,16 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 	if err := fence(ctx, q, ns, calls); err != nil {
 		return err
 	}
-	return s.claimFenced(ctx, tx, ns, claims)
+	open := admitted(claims)
+	gates, err := claimGates(ctx, q, ns, open)
+	if err != nil {
+		return err
+	}
+	return s.claimFenced(ctx, tx, ns, open, gates)
 }
 
-// claimFenced does the steps in lock order, under the shared session heads:
-//  1. what was abandoned, closed or superseded is refused;
-//  2. the root gate, shared if anything may be started, and the closed gates;
-//  3. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
-func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
-	q := pulsedb.New(tx)
-	var open []*claimCall
+// admitted leaves out claims that were refused, or are now because they were abandoned, closed or superseded. Their heads are shared.
+func admitted(claims []*claimCall) (open []*claimCall) {
 	for _, c := range claims {
 		switch {
 		case c.err != nil || c.again:
@@ -231,16 +231,18 @@ func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, cla
 			open = append(open, c)
 		}
 	}
-	gates, err := claimGates(ctx, q, ns, open)
-	if err != nil {
-		return err
-	}
-	order, err := s.claimOrder(ctx, q, ns, gates, open)
+	return open
+}
+
+// claimFenced takes ready rows for claims whose session heads are shared, queue by queue, the one with the first task first, for all claims that
+// want of it. If anything may be started the root gate is shared.
+func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall, gates closedGates) error {
+	order, err := s.claimOrder(ctx, pulsedb.New(tx), ns, gates, claims)
 	if err != nil {
 		return err
 	}
 	for _, queueID := range order {
-		if err := s.claimQueue(ctx, tx, ns, queueID, gates, open); err != nil {
+		if err := s.claimQueue(ctx, tx, ns, queueID, gates, claims); err != nil {
 			return err
 		}
 	}
