@@ -27,6 +27,9 @@ func (s *Service) RunLoops(ctx context.Context, roles Roles) {
 	loops := slices.DeleteFunc(s.Loops(), func(l loop.Loop) bool {
 		return l.Role == loop.API && !roles.API || l.Role == loop.Engine && !roles.Engine
 	})
+	if _, err := s.platform.RenewReplica(ctx); err != nil { // at once, so that others know it soon; the pass comes again
+		s.options.Logger.Warn("registering", "error", err)
+	}
 	var nudges sync.WaitGroup
 	nudges.Go(func() { s.RunNudges(ctx) })
 	loop.Run(ctx, loops, s.options.Logger, s.metrics.observePass)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net"
 	"net/netip"
@@ -30,8 +31,7 @@ func (s serverSettings) listenForNudges(ctx context.Context, dsn string) (*net.U
 	bound := socket.LocalAddr().(*net.UDPAddr).AddrPort()
 	advertised, err := s.advertisedForNudges(ctx, bound, dsn)
 	if err != nil {
-		socket.Close()
-		return nil, netip.AddrPort{}, err
+		return nil, netip.AddrPort{}, errors.Join(err, socket.Close())
 	}
 	return socket, advertised, nil
 }
@@ -67,6 +67,6 @@ func towardDatabase(ctx context.Context, dsn string) netip.Addr {
 	if err != nil {
 		return here
 	}
-	defer conn.Close()
+	defer func() { _ = conn.Close() }() // nothing was sent
 	return conn.LocalAddr().(*net.UDPAddr).AddrPort().Addr().Unmap()
 }

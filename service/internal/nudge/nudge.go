@@ -143,7 +143,7 @@ func (s *Socket) Run(ctx context.Context) {
 	var reading sync.WaitGroup
 	reading.Go(func() { s.read(ctx) })
 	s.write(ctx)
-	s.conn.Close()
+	_ = s.conn.Close() // which ends the reading
 	reading.Wait()
 }
 
