@@ -76,21 +76,25 @@ func (tx *Tx) queryAll(ctx context.Context, query string, args []any) (answers [
 		if err != nil {
 			return err
 		}
-		defer rows.Close()
-		for {
-			t, err := readTable(rows)
-			if err != nil {
-				return err
-			}
-			answers = append(answers, t)
-			if err := rows.(driver.RowsNextResultSet).NextResultSet(); errors.Is(err, io.EOF) {
-				return nil
-			} else if err != nil {
-				return err
-			}
-		}
+		answers, err = readTables(rows)
+		return errors.Join(err, rows.Close())
 	})
 	return answers, err
+}
+
+func readTables(rows driver.Rows) (tables []*table, err error) {
+	for {
+		t, err := readTable(rows)
+		if err != nil {
+			return tables, err
+		}
+		tables = append(tables, t)
+		if err := rows.(driver.RowsNextResultSet).NextResultSet(); errors.Is(err, io.EOF) {
+			return tables, nil
+		} else if err != nil {
+			return tables, err
+		}
+	}
 }
 
 // nameValues makes arguments what the driver takes.
