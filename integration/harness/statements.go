@@ -118,6 +118,7 @@ func (c *connection) QueryContext(ctx context.Context, query string, args []driv
 			continue
 		}
 		c.show(p.query, p.args)
+		before := len(answers.tables)
 		if err := c.do(Statement(p.query), func() error {
 			rows, err := c.driverConn.QueryContext(ctx, p.query, p.args)
 			if err != nil {
@@ -125,7 +126,7 @@ func (c *connection) QueryContext(ctx context.Context, query string, args []driv
 			}
 			return answers.read(rows)
 		}); err != nil {
-			answers.failed = err
+			answers.failed, answers.tables = err, answers.tables[:before]
 			break
 		}
 	}
