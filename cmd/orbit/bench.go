@@ -34,6 +34,8 @@ type benchCommand struct {
 	Backlog      int      `default:"100000" help:"Tasks that are queued, and as many that have ended, in the second part of the suite claim (${default})."`
 	Future       int      `default:"10000" help:"Tasks that are not yet due, in the second part of the suite claim (${default})."`
 	Workers      int      `default:"100" help:"Workers that wait for tasks, in the suite idle (${default})."`
+	ClaimAlone   bool     `help:"In the suite life, claim by a call of its own each time. Otherwise callers claim with the results they report, as workers of the SDK do."`
+	DatabasePID  int      `name:"database-pid" placeholder:"PID" help:"The process of a local database server, to tell how much of the processors it used."`
 	PayloadBytes int      `default:"100" help:"Size of a task's payload (${default})."`
 	Out          string   `type:"path" default:".run/bench" placeholder:"PREFIX" help:"Where to write the figures and the picture: PREFIX.csv and PREFIX.svg (${default})."`
 	Profiles     string   `type:"path" placeholder:"DIR" help:"Write a CPU profile of the first replica for each measurement of life and submit there."`

@@ -48,13 +48,13 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	}
 	var profiling sync.WaitGroup
 	var profiled error
-	cpu := 0.0
+	var cpu, serverCPU float64
 	var before statementCount
 	begin := func() (err error) {
 		if before, err = b.server.statements(ctx); err != nil {
 			return err
 		}
-		cpu = b.replicaCPU(ctx)
+		cpu, serverCPU = b.replicaCPU(ctx), b.databaseCPU()
 		if b.Profiles != "" {
 			file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
 			profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
@@ -62,7 +62,7 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 		return nil
 	}
 	r, err := b.load(ctx, benchJob{
-		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, Payload: b.payload(), Length: b.length(),
+		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, ClaimAlone: b.ClaimAlone, Payload: b.payload(), Length: b.length(),
 	}, begin)
 	profiling.Wait()
 	if err := errors.Join(err, profiled); err != nil {
@@ -71,7 +71,7 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	f := benchFigure{
 		Suite: suite, Figure: map[bool]string{false: "submitted/s", true: "lives/s"}[execute], Replicas: replicas, Callers: callers, Batch: batch,
 		Value: float64(r.Tasks) / r.Elapsed.Seconds(), Failures: r.Failures, FirstFailure: r.First,
-		CallerCores: r.CPU / r.Elapsed.Seconds(), ReplicaCores: (b.replicaCPU(ctx) - cpu) / r.Elapsed.Seconds(),
+		CallerCores: r.CPU / r.Elapsed.Seconds(), ReplicaCores: (b.replicaCPU(ctx) - cpu) / r.Elapsed.Seconds(), ServerCores: (b.databaseCPU() - serverCPU) / r.Elapsed.Seconds(),
 	}
 	f.PerF = f.Value / b.floor.commits
 	after, err := b.server.statements(ctx)
