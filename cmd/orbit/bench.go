@@ -24,7 +24,7 @@ import (
 // Beside each figure stands F, the durable one-row commits a second of the same server, measured in the same run just before.
 type benchCommand struct {
 	databaseSettings
-	Suite        []string `enum:"life,submit,latency,claim,idle,all" default:"all" help:"What to measure: ${enum} (${default})."`
+	Suite        []string `enum:"life,submit,latency,claim,idle,soak,all" default:"all" help:"What to measure: ${enum} (${default}); all is all but soak, which loads for the whole length and watches memory."`
 	Seconds      float64  `default:"3" help:"Length of one measurement (${default})."`
 	Callers      []int    `default:"1,64,256" help:"Callers at once, in the suites life and submit (${default})."`
 	Batch        []int    `default:"1,10,100" help:"Tasks in one call, in the suites life and submit (${default})."`
@@ -83,7 +83,7 @@ func (c *benchCommand) check() error {
 const claimLimit = 100
 
 func (c *benchCommand) wants(suite string) bool {
-	return slices.Contains(c.Suite, suite) || slices.Contains(c.Suite, "all")
+	return slices.Contains(c.Suite, suite) || slices.Contains(c.Suite, "all") && suite != "soak"
 }
 
 // bench is one run.
@@ -134,7 +134,7 @@ func (b *bench) run(ctx context.Context, d *devDatabase) (err error) {
 		name    string
 		measure func(context.Context) error
 	}{
-		{"idle", b.idle}, {"latency", b.latency}, {"claim", b.claim}, {"submit", b.submit}, {"life", b.life},
+		{"idle", b.idle}, {"latency", b.latency}, {"claim", b.claim}, {"submit", b.submit}, {"life", b.life}, {"soak", b.soak},
 	} {
 		if !b.wants(s.name) {
 			continue
