@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/../.."
 
 if ! compgen -G '/usr/lib/postgresql/*/bin/postgres' >/dev/null && ! command -v postgres >/dev/null; then
+	# It may start a cluster of the system's; that is not the one that is measured.
 	deploy/setup/packages.sh postgresql
 fi
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"os"
 	"os/exec"
 	"strconv"
 	"strings"
@@ -31,6 +32,9 @@ type orbitFigure struct {
 func benchOrbit(ctx context.Context, program, dsn, out string, length time.Duration) (found orbitBench, err error) {
 	command := exec.CommandContext(ctx, program, "bench", "--dsn", dsn, "--suite", "life,latency", "--seconds", strconv.FormatFloat(length.Seconds(), 'f', -1, 64),
 		"--callers", fmt.Sprintf("%d,%d", orbitBatchCallers, singleCallers), "--batch", fmt.Sprintf("1,%d", batch), "--rate", strconv.Itoa(latencyRate), "--out", out, "-o", "json")
+	// Killed, it would leave its replicas.
+	command.Cancel = func() error { return command.Process.Signal(os.Interrupt) }
+	command.WaitDelay = time.Minute
 	var reply, log bytes.Buffer
 	command.Stdout, command.Stderr = &reply, &log
 	if err := command.Run(); err != nil {
