@@ -180,7 +180,7 @@ func (c *comparison) report(ctx context.Context) (report.Report, error) {
 func (c *comparison) systems() [][2]string {
 	every := fmt.Sprintf("the same tasks of 100 bytes of JSON, whose handler does nothing; %g seconds of load, then what is left is run to its end; counted from the first "+
 		"submit to the last durable end. Callers and workers of each are in one process on this machine. Latency: one task at each tick of the clock, counted from the tick", c.seconds)
-	orbit := fmt.Sprintf("commit %s, one replica, through its HTTP API with the Go SDK's client, in two-step dispatch. Each caller submits, claims, starts and finishes, and has as many "+
+	orbit := fmt.Sprintf("commit %s, one replica, through its HTTP API with the Go SDK's client, in two-step dispatch. Each caller submits, claims, starts and finishes, as `orbit bench --suite life` has it, and has as many "+
 		"tasks under way as it has in a call. Latency: one worker in long polls", c.revision)
 	onRiver := fmt.Sprintf("version %s with riverpgxv5, a library in the workers' process, %d connections. FetchCooldown %s and FetchPollInterval %s as in River's own benchmark, else its defaults, in a new database for each measurement; "+
 		"InsertMany of %d, or Insert; at most %s tasks under way. An end counts when River says that it is stored. %s workers are what River's own benchmark has. Its default intervals are %s and %s",
