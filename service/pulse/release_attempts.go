@@ -2,6 +2,7 @@ package pulse
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-faster/jx"
 
@@ -13,7 +14,7 @@ import (
 	"github.com/orbit-run/orbit/service/platform"
 )
 
-// ReleaseAttempts gives offers back, by item or all of a claim; no attempt is used. With a claim_seq it also refuses whatever of
+// ReleaseAttempts gives offers back, and what came started and had no heartbeat, by item or all of a claim; no attempt is used. With a claim_seq it also refuses whatever of
 // that claim, or of an earlier one, is still under way. A repeat gets the same results for items and none for a claim_seq.
 func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsRequest) (jx.Raw, error) {
 	caller, err := platform.Authorize(ctx, platform.ActionTasksExecute)
@@ -54,42 +55,30 @@ func (s *Service) releaseItems(ctx context.Context, c *workerCall, raws []jx.Raw
 	return c.items, s.perform(ctx, s.releases, c)
 }
 
-func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
-	q := pulsedb.New(tx)
-	items, err := fenceCurrent(ctx, q, ns, calls, items)
-	if err != nil {
-		return err
-	}
-	held, err := hold(ctx, q, ns, items)
-	if err != nil {
-		return err
-	}
-	var offered []pulsedb.PulseAttempt
-	for i, a := range held {
-		switch {
-		case a.State == orbit.AttemptOffered:
-			offered = append(offered, a)
-		case a.State == orbit.AttemptReleased:
-			i.released = releasedAttempt(a)
-		case a.StartedAt != nil:
-			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only an offer is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
-		default:
-			i.err = startOver(a)
-		}
-	}
-	endings, err := endingsOf(ctx, q, ns, offered)
+func (s *Service) release(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
+	items := b.fenceCurrent()
+	held, err := b.hold(ctx, pulsedb.New(tx), items)
 	if err != nil {
 		return err
 	}
 	var decided []ending
 	for _, i := range items {
-		if e, ok := endings[i.attemptID]; ok && i.err == nil {
+		e, ok := held[i]
+		switch a := e.attempt; {
+		case !ok:
+		case unbegun(a):
 			e.actor = i.actor()
 			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
-			i.released = releasedAttempt(e.attempt)
+			i.released = releasedAttempt(a)
+		case a.State == orbit.AttemptReleased:
+			i.released = releasedAttempt(a)
+		case a.StartedAt != nil:
+			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only what was not begun is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
+		default:
+			i.err = startOver(a)
 		}
 	}
-	return s.settle(ctx, tx, ns, decided)
+	return s.settle(ctx, tx, b.ns, decided)
 }
 
 // abandonClaim ends a claim whose reply was lost. It holds the session head exclusively: a claim under way has committed, and its offers
@@ -105,7 +94,7 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 			return err
 		}
 		if session.ClosedAt != nil {
-			return errSuperseded(pulsedb.ShareFenceRow{ClosedAt: session.ClosedAt})
+			return errSuperseded(pulsedb.ShareFencesRow{ClosedAt: session.ClosedAt})
 		}
 		// A repeat, or a claim before one that was abandoned, changes nothing.
 		if _, err := q.AbandonClaims(ctx, pulsedb.AbandonClaimsParams{ClaimSeq: claimSeq, NamespaceID: ns, ID: session.ID, Epoch: c.epoch}); err != nil {
@@ -117,7 +106,7 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 		}
 		var ids []orbit.ID
 		for _, r := range rows {
-			if r.State == orbit.AttemptOffered {
+			if r.State == orbit.AttemptOffered || startedWithClaim(r.OfferedAt, r.StartedAt, r.Heartbeats) {
 				ids = append(ids, r.ID)
 			}
 		}
@@ -130,31 +119,38 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall, ids []orbit.ID) ([]*item, error) {
 	q := pulsedb.New(tx)
 	ns := c.caller.NamespaceID
-	var offered []pulsedb.PulseAttempt
-	for _, id := range ids { // one by one: an offer that is held elsewhere is waited for, not left behind
-		rows, err := lockAttempts(ctx, q, ns, []orbit.ID{id}, true)
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) == 1 && rows[0].State == orbit.AttemptOffered {
-			offered = append(offered, rows[0])
-		}
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	endings, err := endingsOf(ctx, q, ns, offered)
+	rows, err := lockAttempts(ctx, q, ns, ids, true) // an offer that is held elsewhere is waited for, not left behind
 	if err != nil {
 		return nil, err
 	}
 	var decided []ending
 	var items []*item
-	for _, a := range offered {
-		e := endings[a.ID]
+	for _, r := range rows {
+		a := r.PulseAttempt
+		if !unbegun(a) {
+			continue
+		}
+		e := endingOf(r)
 		e.actor = c.caller.ActorID.Null()
 		decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, codeAbandoned, false))
-		items = append(items, &item{attemptID: a.ID, released: releasedAttempt(a)})
+		items = append(items, &item{attemptID: e.attempt.ID, released: releasedAttempt(e.attempt)})
 	}
 	return items, s.settle(ctx, tx, ns, decided)
 }
 
 func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {
 	return api.ReleasedAttempt{AttemptID: a.ID, TaskID: a.TaskID, State: api.AttemptStateReleased}
+}
+
+// unbegun is what can be given back: an offer, or what came started and had no heartbeat.
+func unbegun(a pulsedb.PulseAttempt) bool {
+	return a.State == orbit.AttemptOffered || a.State == orbit.AttemptRunning && startedWithClaim(a.OfferedAt, a.StartedAt, a.Heartbeats)
+}
+
+// startedWithClaim tells an attempt that its claim started, and of which nothing was heard since: to a worker that lost the reply it is an offer.
+func startedWithClaim(offeredAt time.Time, startedAt *time.Time, heartbeats int64) bool {
+	return startedAt != nil && startedAt.Equal(offeredAt) && heartbeats == 0
 }

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
@@ -24,30 +25,37 @@ const (
 
 // workerOp is an operation on attempts, written once for a batch of calls: concurrent calls of a namespace share a transaction.
 type workerOp struct {
-	name  string
-	held  whenHeld
-	judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error
-	calls combine.Combiner[*workerCall]
+	name   string
+	held   whenHeld
+	starts bool // it may start something, and so shares the root gate
+	judge  judgeItems
+	calls  combine.Combiner[*workerCall]
 }
 
-func newWorkerOp(s *Service, name string, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error) *workerOp {
+// judgeItems answers the items of a batch, in a transaction in which their attempts are held.
+type judgeItems func(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error
+
+func newWorkerOp(s *Service, name string, held whenHeld, judge judgeItems) *workerOp {
 	op := &workerOp{name: name, held: held, judge: judge}
 	op.calls.Patience = patience
-	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall) { s.together(op, namespaceID, calls) }
+	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall, ahead func()) {
+		s.together(op, namespaceID, calls, ahead)
+	}
 	return op
 }
 
 // perform answers a call. What its batch could not judge, it settles by itself, so that it keeps nobody else waiting.
 func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) error {
 	ns := c.caller.NamespaceID
-	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: max(1, len(c.items)), Bytes: c.bytes(), Work: c})
+	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: c.size(), Bytes: c.bytes(), Work: c})
 	c.patient = true
 	if c.again {
-		s.together(op, ns, []*workerCall{c})
+		s.together(op, ns, []*workerCall{c}, alone)
 	}
 	if c.err != nil {
 		return c.err
 	}
+	c.claim = nil // it was made with the others, or not at all: the lane is for single items
 	away := false
 	for _, i := range c.items {
 		switch {
@@ -55,21 +63,51 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 		case away:
 			i.err = errUntried
 		default:
-			err := s.Lane.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
-				reset([]*workerCall{c}, []*item{i})
-				if err := op.judge(ctx, tx, ns, []*workerCall{c}, []*item{i}); err != nil {
-					return err
-				}
-				return c.err
-			})
-			if err != nil {
+			b := &workerBatch{ns: ns, calls: []*workerCall{c}, items: []*item{i}}
+			if err := b.run(ctx, s.Lane, op, alone); err != nil {
 				i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
+			}
+			if i.err == nil {
+				i.err = c.err
 			}
 			c.err = nil
 		}
 	}
 	return nil
 }
+
+// workerBatch is calls of a namespace that are judged in one transaction, where each attempt stands once.
+type workerBatch struct {
+	ns    orbit.ID
+	calls []*workerCall
+	items []*item
+
+	// What is read, and locked in this order, with the opening of the transaction.
+	heads    map[orbit.ID]pulsedb.ShareFencesRow
+	root     pulsedb.ShareRootGateRow
+	front    front // of claims made with results
+	attempts []pulsedb.LockAttemptsRow
+}
+
+func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp, ahead func()) error {
+	var claims []*claimCall
+	for _, c := range b.calls {
+		if c.claim != nil {
+			claims = append(claims, c.claim)
+		}
+	}
+	questions := []dbtx.Question{
+		askHeads(b.ns, b.calls, &b.heads), askRootGate(b.ns, op.starts || anyStarts(claims), &b.root), b.front.ask(b.ns, claims), b.askAttempts,
+	}
+	return pool.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
+		reset(b.calls, b.items)
+		tx.OnSent(ahead)
+		return op.judge(ctx, tx, b)
+	}, questions...)
+}
+
+// alone is for a batch that nobody waits behind.
+func alone() {}
 
 // errAlone marks an item that its batch did not judge: a repeat of an attempt, or one of a transaction that failed.
 var errAlone = errors.New("judged alone")
@@ -81,12 +119,10 @@ func (op *workerOp) goesAlone(i *item) bool {
 // together judges calls of a namespace in one transaction, where each attempt stands once. A transaction that failed before its commit
 // leaves several calls to be judged one by one, and the items of a single call to be judged one by one. After an unknown commit
 // nothing is run again: the caller's tokens settle it.
-func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
+func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall, ahead func()) {
 	first := distinct(calls)
-	err := s.Batch.Run(context.Background(), op.name, func(ctx context.Context, tx *dbtx.Tx) error {
-		reset(calls, first)
-		return op.judge(ctx, tx, ns, calls, first)
-	})
+	b := &workerBatch{ns: ns, calls: calls, items: first}
+	err := b.run(context.Background(), s.Batch, op, ahead)
 	var unknown *dbtx.UnknownCommit
 	switch {
 	case err == nil:
@@ -104,6 +140,11 @@ func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
 		}
 		for _, i := range first {
 			i.err = nil
+		}
+	}
+	for _, c := range calls {
+		if err != nil && c.claim != nil {
+			c.claim.forget()
 		}
 	}
 }
@@ -131,10 +172,22 @@ func distinct(calls []*workerCall) []*item {
 func reset(calls []*workerCall, items []*item) {
 	for _, c := range calls {
 		c.err, c.again, c.superseded = nil, false, false
+		if c.claim != nil {
+			c.claim.forget()
+		}
 	}
 	for _, i := range items {
 		*i = item{call: i.call, attemptID: i.attemptID, token: i.token, digest: i.digest, progress: i.progress, said: i.said, reason: i.reason}
 	}
+}
+
+// size is how many items the call counts as in a batch.
+func (c *workerCall) size() int {
+	n := max(1, len(c.items))
+	if c.claim != nil {
+		n += c.claim.limit
+	}
+	return n
 }
 
 func (c *workerCall) bytes() int {
