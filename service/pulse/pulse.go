@@ -56,8 +56,8 @@ func New(s Service) *Service {
 	s.presence = &presence{by: map[incarnation]*attendance{}}
 	s.due = newAlarms()
 	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
-	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall, ahead func()) {
-		s.submitTogether(slices.Concat(groups...), ahead)
+	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
+		s.submitTogether(slices.Concat(groups...))
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)

@@ -98,9 +98,9 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 // submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
 // one's receipt. What cannot be judged together is judged in halves, so that one key that somebody holds, or one bad item, keeps few others
 // company, and by itself in the single lane at last. After an unknown commit nothing is run again, and each key settles its task.
-func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
+func (s *Service) submitTogether(calls []*submitCall) {
 	first, repeats := distinctKeys(calls)
-	s.submitFirst(first, ahead)
+	s.submitFirst(first)
 	for c, of := range repeats {
 		if of.err == nil && !of.alone && c.try.Digest == of.try.Digest && c.caller.CredentialID == of.caller.CredentialID {
 			c.taskID, c.reply = of.taskID, of.reply
@@ -111,14 +111,13 @@ func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 	}
 }
 
-func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
+func (s *Service) submitFirst(calls []*submitCall) {
 	groups := byCaller(calls)
 	var first []dbtx.Question
 	for _, g := range groups {
 		first = append(first, g.questions(platform.GivesUp)...)
 	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		tx.OnSent(ahead)
 		h := s.newHandOff(tx)
 		for _, g := range groups {
 			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
@@ -144,9 +143,8 @@ func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 			c.alone = true
 		}
 	default:
-		ahead() // one that has to be sought keeps nobody waiting who is not in this batch
-		s.submitFirst(calls[:half], alone)
-		s.submitFirst(calls[half:], alone)
+		s.submitFirst(calls[:half])
+		s.submitFirst(calls[half:])
 	}
 }
 
