@@ -550,6 +550,19 @@ func TestAClaimOutlivesTheTransactionThatTookIt(t *testing.T) {
 	}
 }
 
+// A defect is that of the submit; the claim that it had taken does not hang.
+func TestAClaimOutlivesAPanicOfTheTransactionThatTookIt(t *testing.T) {
+	o, r, wire, w := wired(t)
+	answer := park(t, w, 1, "wait_ms", 1000)
+	wire.stop("InsertAttempt").end <- func(func() error) error { panic("broken on purpose") }
+	submitOne(t, o, r)().WantProblem(t, 500, "internal")
+	wantPlain(t, offersOf(t, answer()), 0)
+	answer = park(t, w, 1)
+	var got receipt
+	submitOne(t, o, r)().Want(t, 201).JSON(t, &got)
+	wantOffer(t, offersOf(t, answer()), got.TaskID)
+}
+
 func TestAClaimIsHandedTasksByItsOwnReplicaOnly(t *testing.T) {
 	o, r := recorded(t)
 	o.AddReplica(harness.Options{})

@@ -381,11 +381,12 @@ func (o *Orbit) CreateQueue(name string, policy map[string]any) string {
 	return queue.ID
 }
 
-// verify checks every invariant of the database the test leaves behind.
+// verify checks every invariant of the database the test leaves behind, and that its replicas left nothing open there.
 func (o *Orbit) verify() {
 	if o.t.Failed() {
 		return
 	}
+	o.awaitRest()
 	o.Pass("sequence_events")
 	found, err := o.replicas[0].Service.Verify(context.Background())
 	if err != nil {
@@ -399,3 +400,37 @@ func (o *Orbit) verify() {
 		o.t.Error(fmt.Sprint(f))
 	}
 }
+
+// awaitRest waits until no replica uses a connection, and none of those that came back has a transaction.
+func (o *Orbit) awaitRest() {
+	timer := time.NewTimer(15 * time.Second)
+	defer timer.Stop()
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		used, open := 0, 0
+		for _, r := range o.replicas {
+			for _, db := range r.pools {
+				stats := db.Stats()
+				if used += stats.InUse; stats.OpenConnections > stats.MaxOpenConnections {
+					o.t.Errorf("%d connections, at most %d are allowed", stats.OpenConnections, stats.MaxOpenConnections)
+				}
+			}
+		}
+		if err := o.DB.QueryRowContext(context.Background(), openTransactions, o.Name).Scan(&open); err != nil {
+			o.t.Error(err)
+		}
+		if used == 0 && open == 0 {
+			return
+		}
+		select {
+		case <-tick.C:
+		case <-timer.C:
+			o.t.Errorf("%d connections are still used, and %d transactions open", used, open)
+			return
+		}
+	}
+}
+
+const openTransactions = `SELECT COUNT(*) FROM performance_schema.threads t JOIN performance_schema.events_transactions_current e ON e.THREAD_ID = t.THREAD_ID
+WHERE t.PROCESSLIST_DB = ? AND e.STATE = 'ACTIVE' AND e.AUTOCOMMIT = 'NO'`
