@@ -340,8 +340,8 @@ func TestClaimsWithResultsOfLargePayloadsStayWithinOneReply(t *testing.T) {
 	}
 }
 
-// A failure without a backoff makes its task ready in the transaction in which the claim then finds it.
-func TestAClaimWithAFailureMayTakeItsTaskAgain(t *testing.T) {
+// A claim takes what was ready before its results: a task that they make ready is for the next one.
+func TestAClaimWithAFailureTakesNotItsOwnTask(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
 	o.CreateQueue("mail", policy("one_step", true, "backoff_initial_ms", 0))
 	w := openWorker(t, o, "w", "mail")
@@ -349,6 +349,8 @@ func TestAClaimWithAFailureMayTakeItsTaskAgain(t *testing.T) {
 	var got finished
 	w.call(finishPath, map[string]any{"items": []any{running.item("outcome", "failed")}, "claim": map[string]any{"claim_seq": 9, "max": 2, "start": true}}).Want(t, 200).JSON(t, &got)
 	receiptOf(t, got.Items[0])
+	wantStarted(t, got.Claim.Offers, 0)
+	w.call(finishPath, map[string]any{"items": []any{running.item("outcome", "failed")}, "claim": map[string]any{"claim_seq": 10, "max": 2, "start": true}}).Want(t, 200).JSON(t, &got)
 	again := wantStarted(t, got.Claim.Offers, 1)[0]
 	if again.TaskID != running.TaskID || again.AttemptNumber != 2 || again.Generation != 2 {
 		t.Fatalf("%+v", again)

@@ -1137,9 +1137,10 @@ func (s *Server) handleCreateQueueRequest(args [0]string, argsEscaped bool, w ht
 // until there is one, or a definite no, send the item again. Gates do not matter here. Needs
 // `tasks:execute`.
 //
-// `claim` takes new offers in the same call, and in the same transaction as the results: whatever
-// becomes of them, the claim is answered by itself. A claim made so does not wait, and a repeat claims
-// again: after a lost reply send the results again without it, and release its `claim_seq`.
+// `claim` takes new offers in the same call, and in the same transaction as the results, from what was
+// ready before them: whatever becomes of them, the claim is answered by itself. A claim made so does
+// not wait, and a repeat claims again: after a lost reply send the results again without it, and
+// release its `claim_seq`.
 //
 // A repeat with the same result gets the original receipt with `replayed: true`, whatever became of
 // the task since. A result that comes too late or contradicts one already taken is refused and kept as

@@ -88,26 +88,26 @@ func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *it
 // finish does the steps in lock order:
 //  1. session head, shared; an old epoch does not end the call, its results are evidence;
 //  2. the root gate, shared, if a claim made with results may start something;
-//  3. the attempts, by primary key;
-//  4. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
-//  5. receipts, and evidence for what was refused;
-//  6. claims made with results. They wait for no ready row, so that their place after the attempts is in nobody's way.
-func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
+//  3. ready rows for claims made with results;
+//  4. the attempts, by primary key;
+//  5. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
+//  6. receipts, and evidence for what was refused.
+func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
 	q := pulsedb.New(tx)
-	if err := fence(ctx, q, ns, calls); err != nil {
-		return err
-	}
-	claims := admitted(claimsOf(calls))
-	gates, err := claimGates(ctx, q, ns, claims)
+	items, ns := b.fence(), b.ns
+	claims := admitted(claimsOf(b.calls))
+	gates, err := claimGates(ctx, q, ns, claims, b.root)
 	if err != nil {
 		return err
 	}
-	items = fenced(items)
-	held, err := hold(ctx, q, ns, items)
+	held, err := b.hold(ctx, q, items)
 	if err != nil {
 		return err
 	}
 	if err := answerRepeats(ctx, q, ns, held); err != nil {
+		return err
+	}
+	if err := s.claimFenced(ctx, tx, ns, claims, gates, &b.front); err != nil {
 		return err
 	}
 	var decided []ending
@@ -139,10 +139,7 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := batch.Insert(tx, pulsedb.InsertReceipt, receipts); err != nil {
 		return err
 	}
-	if err := keepEvidence(ctx, tx, q, ns, held); err != nil {
-		return err
-	}
-	return s.claimFenced(ctx, tx, ns, claims, gates)
+	return keepEvidence(ctx, tx, q, ns, held)
 }
 
 // claimsOf lists the claims of calls that passed the fence.

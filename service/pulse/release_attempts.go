@@ -55,13 +55,9 @@ func (s *Service) releaseItems(ctx context.Context, c *workerCall, raws []jx.Raw
 	return c.items, s.perform(ctx, s.releases, c)
 }
 
-func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
-	q := pulsedb.New(tx)
-	items, err := fenceCurrent(ctx, q, ns, calls, items)
-	if err != nil {
-		return err
-	}
-	held, err := hold(ctx, q, ns, items)
+func (s *Service) release(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
+	items := b.fenceCurrent()
+	held, err := b.hold(ctx, pulsedb.New(tx), items)
 	if err != nil {
 		return err
 	}
@@ -82,7 +78,7 @@ func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls [
 			i.err = startOver(a)
 		}
 	}
-	return s.settle(ctx, tx, ns, decided)
+	return s.settle(ctx, tx, b.ns, decided)
 }
 
 // abandonClaim ends a claim whose reply was lost. It holds the session head exclusively: a claim under way has committed, and its offers
