@@ -56,15 +56,20 @@ func growWith(ctx context.Context, s *server, name string, newID func(time.Time)
 
 // insertTasks accepts and offers a batch of tasks.
 func (b *bench) insertTasks(ctx context.Context, newID func(time.Time) orbit.ID) error {
-	var attempts [][]any
 	tasks := b.tasks(batchSize, newID)
-	for _, t := range tasks {
-		attempts = append(attempts, []any{b.namespace, newID(b.now), t[1], b.queue, 1, keyActor, keyActor, 1, 1, strings.Repeat("x", 32), 30_000, b.now, keyActor, b.queue, b.now})
+	attempts := make([][]any, len(tasks))
+	for i, t := range tasks {
+		attempts[i] = b.attempt(newID(b.now), t[1])
 	}
 	if err := b.transaction(ctx, func() error { return b.insert(ctx, pulsedb.InsertTask, tasks) }); err != nil {
 		return err
 	}
 	return b.transaction(ctx, func() error { return b.insert(ctx, pulsedb.InsertAttempt, attempts) })
+}
+
+// attempt is an offer, as InsertAttempt takes it.
+func (b *bench) attempt(id orbit.ID, taskID any) []any {
+	return []any{b.namespace, id, taskID, b.queue, 1, keyActor, keyActor, 1, 1, strings.Repeat("x", 32), orbit.AttemptOffered, 30_000, b.now, keyActor, b.queue, b.now, nil}
 }
 
 // tasks are new ones, as InsertTask takes them.

@@ -159,20 +159,28 @@ func (o *orbitOn) live(ctx context.Context) error {
 			return err
 		}
 	}
-	o.seq++
-	var claimed struct {
-		Offers []struct {
-			AttemptID string `json:"attempt_id"`
-			Token     string `json:"token"`
-		} `json:"offers"`
-	}
-	if err := o.work(ctx, "/v1/claims", map[string]any{"claim_seq": o.seq, "max": batchSize}, &claimed); err != nil {
-		return err
-	}
-	starts, ends := make([]any, len(claimed.Offers)), make([]any, len(claimed.Offers))
-	for i, c := range claimed.Offers {
-		starts[i] = map[string]any{"attempt_id": c.AttemptID, "token": c.Token}
-		ends[i] = map[string]any{"attempt_id": c.AttemptID, "token": c.Token, "outcome": "succeeded", "result": payload}
+	starts, ends := make([]any, 0, batchSize), make([]any, 0, batchSize)
+	for tries := 0; len(starts) < batchSize; tries++ {
+		if tries == 100 {
+			return fmt.Errorf("%d of %d tasks were offered", len(starts), batchSize)
+		}
+		o.seq++
+		var claimed struct {
+			Offers []struct {
+				AttemptID string `json:"attempt_id"`
+				Token     string `json:"token"`
+			} `json:"offers"`
+		}
+		if err := o.work(ctx, "/v1/claims", map[string]any{"claim_seq": o.seq, "max": batchSize - len(starts)}, &claimed); err != nil {
+			return err
+		}
+		for _, c := range claimed.Offers {
+			starts = append(starts, map[string]any{"attempt_id": c.AttemptID, "token": c.Token})
+			ends = append(ends, map[string]any{"attempt_id": c.AttemptID, "token": c.Token, "outcome": "succeeded", "result": payload})
+		}
+		if len(starts) < batchSize {
+			fmt.Fprintf(os.Stderr, "\nclaim %d gave %d offers\n", o.seq, len(claimed.Offers))
+		}
 	}
 	if err := o.workItems(ctx, "/v1/attempts:start", starts); err != nil {
 		return err

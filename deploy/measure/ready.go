@@ -120,10 +120,15 @@ func (c claiming) submit(ctx context.Context, b *bench, n int) error {
 		}
 		ready := make([][]any, n)
 		for i, t := range tasks {
-			ready[i] = []any{b.namespace, b.queue, t[6], t[7], t[1]}
+			ready[i] = b.ready(t)
 		}
 		return b.insert(ctx, pulsedb.InsertReady, ready)
 	})
+}
+
+// ready is the row of a task, as InsertReady takes it.
+func (b *bench) ready(task []any) []any {
+	return []any{b.namespace, b.queue, task[6], task[7], task[1]}
 }
 
 func (c claiming) lives(ctx context.Context, b *bench, batches int) error {

@@ -36,8 +36,8 @@ func (s *server) bench(ctx context.Context, database string, changes ...string) 
 		b.exec(ctx, "SET SESSION wait_timeout = 3600"),
 		b.exec(ctx, "INSERT INTO orbit_applications VALUES (?, 'measure', ?)", b.namespace, b.now),
 		b.exec(ctx, "INSERT INTO orbit_namespaces VALUES (?, ?, 'measure', ?)", b.namespace, b.namespace, b.now),
-		b.exec(ctx, `INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at)
-VALUES (?, ?, 'measure', 30000, 10000, 5, 1000, 300000, 604800000, 'review', 1, ?, ?)`, b.namespace, b.queue, b.now, b.now))
+		b.exec(ctx, `INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at)
+VALUES (?, ?, 'measure', 30000, 10000, 5, 1000, 300000, 604800000, 'review', FALSE, 1, ?, ?)`, b.namespace, b.queue, b.now, b.now))
 }
 
 func (b *bench) close() { b.Conn.Close(); b.pool.Close() }
