@@ -55,7 +55,7 @@ func (s *server) startOrbit(ctx context.Context, database string) (*orbitOn, err
 		o.pools = append(o.pools, pool)
 	}
 	var err error
-	o.service, err = service.New(service.Options{DB: o.pools[0], Lane: o.pools[1], ClockOffset: func() time.Duration { return o.offset },
+	o.service, err = service.New(service.Options{DB: o.pools[0], Lane: o.pools[1], StatementTime: time.Minute, ClockOffset: func() time.Duration { return o.offset },
 		Logger: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		return nil, err
