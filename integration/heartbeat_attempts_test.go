@@ -140,7 +140,7 @@ func TestOneHeldAttemptInAHeartbeatHarmsOnlyItself(t *testing.T) {
 	wantItem(t, got[0], 200, "")
 	wantItem(t, got[1], 503, "unavailable") // it comes again by itself at the next tick, and nobody waits for it
 	wantItem(t, got[2], 200, "")
-	if asked := r.take(); slices.Contains(asked, "LockAttempt") || !slices.Contains(asked, "LockAttempts") {
+	if asked := r.take(); slices.Contains(asked, "AwaitAttempts") || !slices.Contains(asked, "LockAttempts") {
 		t.Fatalf("the call waited for the held row: %v", asked)
 	}
 	if got := getAttempt(t, o, offers[2].AttemptID); !got.LeaseUntil.After(before) || got.Progress != "2" {

@@ -34,21 +34,20 @@ const planItems = 10
 // plans are by the name of the query; a statement without a name goes by its first word and its table. Inserts walk no index.
 var plans = map[string]plan{
 	// submit
-	"ListKeys":  {indexes: map[string]string{"orbit_idempotency_keys": "PRIMARY"}, rows: 2 * planItems},
-	"ProbeKeys": {indexes: map[string]string{"orbit_idempotency_keys": "PRIMARY"}, rows: 2 * planItems},
+	"ListKeys":  {indexes: map[string]string{"orbit_idempotency_keys": "PRIMARY"}, rows: 2},
+	"ShareKeys": {indexes: map[string]string{"orbit_idempotency_keys": "PRIMARY"}, rows: 2 * planItems},
 	// claim
-	"ShareFence":           {indexes: map[string]string{"i": "PRIMARY", "s": "PRIMARY"}, rows: 4},
-	"ShareFences":          {indexes: map[string]string{"i": "PRIMARY", "s": "PRIMARY"}, rows: 4},
+	"AwaitFences":          {indexes: map[string]string{"g": "PRIMARY", "i": "PRIMARY", "s": "PRIMARY"}, rows: 4},
+	"ShareFences":          {indexes: map[string]string{"g": "PRIMARY", "i": "PRIMARY", "s": "PRIMARY"}, rows: 4},
 	"ListClosedGates":      {indexes: map[string]string{"pulse_execution_gates": "ix_pulse_execution_gates_closed"}, rows: 4},
 	"PeekReady":            {indexes: map[string]string{"pulse_ready": "PRIMARY"}, rows: 2},
 	"LockReady":            {indexes: map[string]string{"pulse_ready": "PRIMARY"}, rows: planItems + 1},
-	"GetQueue":             {indexes: map[string]string{"pulse_queues": "PRIMARY"}, rows: 1},
-	"ListTasksToOffer":     {indexes: map[string]string{"pulse_tasks": "PRIMARY"}, rows: 2 * planItems},
+	"ListTasksToOffer":     {indexes: map[string]string{"t": "PRIMARY", "q": "PRIMARY"}, rows: 3 * planItems},
 	"DELETE r pulse_ready": {indexes: map[string]string{"r": "PRIMARY"}, rows: 4 * planItems},
 	// start, heartbeat, finish
 	"ShareRootGate":  {indexes: map[string]string{"pulse_execution_gates": "PRIMARY"}, rows: 1},
-	"LockAttempts":   {indexes: map[string]string{"pulse_attempts": "PRIMARY"}, rows: 2 * planItems},
-	"ListTaskHeads":  {indexes: map[string]string{"pulse_tasks": "PRIMARY"}, rows: 2 * planItems},
+	"LockAttempts":   {indexes: map[string]string{"a": "PRIMARY", "t": "PRIMARY", "q": "PRIMARY"}, rows: 4 * planItems},
+	"AwaitAttempts":  {indexes: map[string]string{"a": "PRIMARY", "t": "PRIMARY", "q": "PRIMARY"}, rows: 4},
 	"ListQueuesByID": {indexes: map[string]string{"pulse_queues": "PRIMARY"}, rows: 2},
 	"StartAttempts":  {indexes: map[string]string{"pulse_attempts": "PRIMARY"}, rows: 2 * planItems},
 	"BeatAttempts":   {indexes: map[string]string{"pulse_attempts": "PRIMARY"}, rows: 2 * planItems},
@@ -157,6 +156,7 @@ func workForPlans(t *testing.T, o *harness.Orbit) (queueID string) {
 	submitMany(t, o, "q", planItems, "delay_ms", 1)
 	o.Call("POST", "/v1/queues/"+queueID+":pause", map[string]any{"reason": "test"}, harness.Key("pause")).Want(t, 200)
 	o.Call("POST", "/v1/queues/"+queueID+":resume", map[string]any{}, harness.Key("resume")).Want(t, 200)
+	o.Call("POST", "/v1/queues/"+o.CreateQueue("closed", nil)+":pause", map[string]any{"reason": "test"}, harness.Key("close")).Want(t, 200)
 	w.seq++ // several queues are put in order by a look at each
 	w.call("/v1/claims", map[string]any{"claim_seq": w.seq, "max": 1, "queues": []string{"q", "other0"}}).Want(t, 200)
 	offers := w.claim(planItems)
@@ -218,7 +218,7 @@ SELECT q.namespace_id, {id}, {id}, q.id, 1, {id}, {id}, 1, 1, REPEAT('x', 32), I
 		`INSERT INTO pulse_worker_sessions SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.id, 1, {id}, 0, NULL, @now, @now FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_worker_instances (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, heartbeats, heartbeat_at, sweep_due_at, opened_at, ended_at)
 SELECT q.namespace_id, {id}, {id}, 1, '', '', '[]', '[]', 1, IF(n.i % 2, 'live', 'closed'), 0, IF(n.i <= planDue, @now - INTERVAL 1 DAY, @now), IF(n.i % 2 OR n.i > planDue, NULL, @now - INTERVAL 1 DAY), @now, IF(n.i % 2, NULL, @now) FROM {n} JOIN {q}`,
-		`INSERT INTO pulse_execution_gates SELECT q.namespace_id, 'queue', CONCAT('grown', n.i), 'open', 1, '', @now FROM {n} JOIN {q}`,
+		`INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT q.namespace_id, 'queue', CONCAT('grown', n.i), 'open', 1, '', @now FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at)
 SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, 1, @now, @now FROM {n} JOIN (SELECT * FROM {q} LIMIT 1) q`,
 		`INSERT INTO orbit_events SELECT q.namespace_id, {id}, 0, 'task', {id}, 1, 'grown', NULL, '{}', @now FROM {n} JOIN {q}`,

@@ -291,7 +291,7 @@ func TestAnUnansweredCommitOfABatchIsSettledByItsKeys(t *testing.T) {
 
 // A batch that fails before its commit is done item by item, and the caller does not notice.
 func TestABatchThatFailsBeforeItsCommitIsDoneSingly(t *testing.T) {
-	for _, at := range []harness.Statement{"ReserveKey", "InsertTask", "InsertSpool"} {
+	for _, at := range []harness.Statement{"InsertKey", "InsertTask", "InsertSpool"} {
 		t.Run(string(at), func(t *testing.T) {
 			o := harness.Start(t, harness.Options{})
 			wired, w := addWired(t, o, harness.Options{})
@@ -362,7 +362,7 @@ func TestABatchIsOneTransactionBesideStrangers(t *testing.T) {
 			for _, name := range asked.take() {
 				ran[name]++
 			}
-			if ran["BEGIN"] != 1 || ran["COMMIT"] != 1 || ran["ForgetKeys"] != 1 {
+			if ran["BEGIN"] != 1 || ran["COMMIT"] != 1 {
 				t.Errorf("it took %v", ran)
 			}
 		})

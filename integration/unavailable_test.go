@@ -114,7 +114,7 @@ func TestNobodyListensAtTheDatabase(t *testing.T) {
 
 // The database goes away in the middle of a request: before the commit nothing was done, and at the commit the key tells.
 func TestTheDatabaseGoesAwayInARequest(t *testing.T) {
-	for at, code := range map[harness.Statement]string{"ListKeys": "unavailable", "ReserveKey": "unavailable", "InsertTask": "unavailable", "InsertSpool": "unavailable", harness.Commit: "outcome_unknown"} {
+	for at, code := range map[harness.Statement]string{"ShareKeys": "unavailable", "InsertKey": "unavailable", "InsertTask": "unavailable", "InsertSpool": "unavailable", harness.Commit: "outcome_unknown"} {
 		t.Run(string(at), func(t *testing.T) {
 			o := harness.Start(t, harness.Options{})
 			o.CreateQueue("q", nil)

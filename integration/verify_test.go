@@ -119,7 +119,10 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 			"UPDATE pulse_worker_instances SET epoch = epoch + 7 WHERE id = " + hex, "UPDATE pulse_worker_instances SET epoch = epoch - 7 WHERE id = " + hex, old},
 		{"a namespace without a root gate", "pulse.namespace.root_gate",
 			"DELETE FROM pulse_execution_gates WHERE scope = 'namespace' AND namespace_id = " + hex,
-			"INSERT INTO pulse_execution_gates SELECT id, 'namespace', '', 'open', 1, '', created_at FROM orbit_namespaces WHERE id = " + hex, o.Namespace.ID.String()},
+			"INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT id, 'namespace', '', 'open', 1, '', created_at FROM orbit_namespaces WHERE id = " + hex, o.Namespace.ID.String()},
+		{"a closed gate that is not counted", "pulse.namespace.closed_gates",
+			"UPDATE pulse_execution_gates SET closed_gates = closed_gates + 1 WHERE scope = 'namespace' AND namespace_id = " + hex,
+			"UPDATE pulse_execution_gates SET closed_gates = closed_gates - 1 WHERE scope = 'namespace' AND namespace_id = " + hex, o.Namespace.ID.String()},
 	} {
 		exec(t, o.DB, c.spoil, c.id)
 		if got := broken(t, o); got != c.want {

@@ -83,7 +83,7 @@ func sessionConfig(dsn string, options PoolOptions, wait time.Duration) (*mysql.
 	// With found rows a no-op upsert answers 1 for an insert and for a duplicate alike.
 	config.ClientFoundRows = false
 	config.RejectReadOnly = true
-	config.MultiStatements = false
+	config.MultiStatements = true // a transaction sends its writes in one packet; every statement is a constant
 	config.MaxAllowedPacket = 0 // ask the server
 	config.Collation = ""       // ignored for 0900_bin: set as a session variable below
 	config.ConnectionAttributes = "program_name:" + program

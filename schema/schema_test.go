@@ -91,7 +91,7 @@ func TestSessionConfigOverridesTheDSN(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !config.ParseTime || config.Loc != time.UTC || config.ClientFoundRows || config.MultiStatements || !config.RejectReadOnly || !config.InterpolateParams {
+	if !config.ParseTime || config.Loc != time.UTC || config.ClientFoundRows || !config.MultiStatements || !config.RejectReadOnly || !config.InterpolateParams {
 		t.Errorf("driver settings follow the DSN: %+v", config)
 	}
 	for name, want := range map[string]string{

@@ -2341,15 +2341,22 @@ func (s *ClaimTasksRequest) encodeFields(e *jx.Encoder) {
 			s.WaitMs.Encode(e)
 		}
 	}
+	{
+		if s.Start.Set {
+			e.FieldStart("start")
+			s.Start.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfClaimTasksRequest = [6]string{
+var jsonFieldsNameOfClaimTasksRequest = [7]string{
 	0: "instance_id",
 	1: "epoch",
 	2: "claim_seq",
 	3: "queues",
 	4: "max",
 	5: "wait_ms",
+	6: "start",
 }
 
 // Decode decodes ClaimTasksRequest from json.
@@ -2438,6 +2445,16 @@ func (s *ClaimTasksRequest) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"wait_ms\"")
+			}
+		case "start":
+			if err := func() error {
+				s.Start.Reset()
+				if err := s.Start.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"start\"")
 			}
 		default:
 			return errors.Errorf("unexpected field %q", k)
@@ -3119,9 +3136,15 @@ func (s *CreateQueueRequest) encodeFields(e *jx.Encoder) {
 			s.UnknownOutcome.Encode(e)
 		}
 	}
+	{
+		if s.OneStep.Set {
+			e.FieldStart("one_step")
+			s.OneStep.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfCreateQueueRequest = [8]string{
+var jsonFieldsNameOfCreateQueueRequest = [9]string{
 	0: "name",
 	1: "lease_ms",
 	2: "offer_timeout_ms",
@@ -3130,6 +3153,7 @@ var jsonFieldsNameOfCreateQueueRequest = [8]string{
 	5: "backoff_max_ms",
 	6: "retention_ms",
 	7: "unknown_outcome",
+	8: "one_step",
 }
 
 // Decode decodes CreateQueueRequest from json.
@@ -3137,7 +3161,7 @@ func (s *CreateQueueRequest) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode CreateQueueRequest to nil")
 	}
-	var requiredBitSet [1]uint8
+	var requiredBitSet [2]uint8
 	s.setDefaults()
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
@@ -3224,6 +3248,16 @@ func (s *CreateQueueRequest) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"unknown_outcome\"")
 			}
+		case "one_step":
+			if err := func() error {
+				s.OneStep.Reset()
+				if err := s.OneStep.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"one_step\"")
+			}
 		default:
 			return errors.Errorf("unexpected field %q", k)
 		}
@@ -3233,8 +3267,9 @@ func (s *CreateQueueRequest) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [1]uint8{
+	for i, mask := range [2]uint8{
 		0b00000001,
+		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -4785,12 +4820,19 @@ func (s *FinishAttemptsRequest) encodeFields(e *jx.Encoder) {
 		}
 		e.ArrEnd()
 	}
+	{
+		if s.Claim.Set {
+			e.FieldStart("claim")
+			s.Claim.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfFinishAttemptsRequest = [3]string{
+var jsonFieldsNameOfFinishAttemptsRequest = [4]string{
 	0: "instance_id",
 	1: "epoch",
 	2: "items",
+	3: "claim",
 }
 
 // Decode decodes FinishAttemptsRequest from json.
@@ -4846,6 +4888,16 @@ func (s *FinishAttemptsRequest) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"items\"")
 			}
+		case "claim":
+			if err := func() error {
+				s.Claim.Reset()
+				if err := s.Claim.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"claim\"")
+			}
 		default:
 			return errors.Errorf("unexpected field %q", k)
 		}
@@ -4898,6 +4950,324 @@ func (s *FinishAttemptsRequest) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *FinishAttemptsRequest) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *FinishClaim) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *FinishClaim) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("claim_seq")
+		e.Int64(s.ClaimSeq)
+	}
+	{
+		if s.Queues != nil {
+			e.FieldStart("queues")
+			e.ArrStart()
+			for _, elem := range s.Queues {
+				e.Str(elem)
+			}
+			e.ArrEnd()
+		}
+	}
+	{
+		e.FieldStart("max")
+		e.Int(s.Max)
+	}
+	{
+		if s.Start.Set {
+			e.FieldStart("start")
+			s.Start.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfFinishClaim = [4]string{
+	0: "claim_seq",
+	1: "queues",
+	2: "max",
+	3: "start",
+}
+
+// Decode decodes FinishClaim from json.
+func (s *FinishClaim) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FinishClaim to nil")
+	}
+	var requiredBitSet [1]uint8
+	s.setDefaults()
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "claim_seq":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int64()
+				s.ClaimSeq = int64(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"claim_seq\"")
+			}
+		case "queues":
+			if err := func() error {
+				s.Queues = make([]string, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem string
+					v, err := d.Str()
+					elem = string(v)
+					if err != nil {
+						return err
+					}
+					s.Queues = append(s.Queues, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"queues\"")
+			}
+		case "max":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				v, err := d.Int()
+				s.Max = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"max\"")
+			}
+		case "start":
+			if err := func() error {
+				s.Start.Reset()
+				if err := s.Start.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"start\"")
+			}
+		default:
+			return errors.Errorf("unexpected field %q", k)
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode FinishClaim")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000101,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfFinishClaim) {
+					name = jsonFieldsNameOfFinishClaim[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *FinishClaim) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FinishClaim) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode implements json.Marshaler.
+func (s *FinishClaimResult) Encode(e *jx.Encoder) {
+	e.ObjStart()
+	s.encodeFields(e)
+	e.ObjEnd()
+}
+
+// encodeFields encodes fields.
+func (s *FinishClaimResult) encodeFields(e *jx.Encoder) {
+	{
+		e.FieldStart("status")
+		e.Int(s.Status)
+	}
+	{
+		e.FieldStart("claim_seq")
+		e.Int64(s.ClaimSeq)
+	}
+	{
+		e.FieldStart("offers")
+		e.ArrStart()
+		for _, elem := range s.Offers {
+			elem.Encode(e)
+		}
+		e.ArrEnd()
+	}
+	{
+		if s.Problem.Set {
+			e.FieldStart("problem")
+			s.Problem.Encode(e)
+		}
+	}
+}
+
+var jsonFieldsNameOfFinishClaimResult = [4]string{
+	0: "status",
+	1: "claim_seq",
+	2: "offers",
+	3: "problem",
+}
+
+// Decode decodes FinishClaimResult from json.
+func (s *FinishClaimResult) Decode(d *jx.Decoder) error {
+	if s == nil {
+		return errors.New("invalid: unable to decode FinishClaimResult to nil")
+	}
+	var requiredBitSet [1]uint8
+
+	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
+		switch string(k) {
+		case "status":
+			requiredBitSet[0] |= 1 << 0
+			if err := func() error {
+				v, err := d.Int()
+				s.Status = int(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"status\"")
+			}
+		case "claim_seq":
+			requiredBitSet[0] |= 1 << 1
+			if err := func() error {
+				v, err := d.Int64()
+				s.ClaimSeq = int64(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"claim_seq\"")
+			}
+		case "offers":
+			requiredBitSet[0] |= 1 << 2
+			if err := func() error {
+				s.Offers = make([]Offer, 0)
+				if err := d.Arr(func(d *jx.Decoder) error {
+					var elem Offer
+					if err := elem.Decode(d); err != nil {
+						return err
+					}
+					s.Offers = append(s.Offers, elem)
+					return nil
+				}); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"offers\"")
+			}
+		case "problem":
+			if err := func() error {
+				s.Problem.Reset()
+				if err := s.Problem.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"problem\"")
+			}
+		default:
+			return d.Skip()
+		}
+		return nil
+	}); err != nil {
+		return errors.Wrap(err, "decode FinishClaimResult")
+	}
+	// Validate required fields.
+	var failures []validate.FieldError
+	for i, mask := range [1]uint8{
+		0b00000111,
+	} {
+		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
+			// Mask only required fields and check equality to mask using XOR.
+			//
+			// If XOR result is not zero, result is not equal to expected, so some fields are missed.
+			// Bits of fields which would be set are actually bits of missed fields.
+			missed := bits.OnesCount8(result)
+			for bitN := 0; bitN < missed; bitN++ {
+				bitIdx := bits.TrailingZeros8(result)
+				fieldIdx := i*8 + bitIdx
+				var name string
+				if fieldIdx < len(jsonFieldsNameOfFinishClaimResult) {
+					name = jsonFieldsNameOfFinishClaimResult[fieldIdx]
+				} else {
+					name = strconv.Itoa(fieldIdx)
+				}
+				failures = append(failures, validate.FieldError{
+					Name:  name,
+					Error: validate.ErrFieldRequired,
+				})
+				// Reset bit.
+				result &^= 1 << bitIdx
+			}
+		}
+	}
+	if len(failures) > 0 {
+		return &validate.Error{Fields: failures}
+	}
+
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s *FinishClaimResult) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *FinishClaimResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -6052,6 +6422,18 @@ func (s *Offer) encodeFields(e *jx.Encoder) {
 		json.EncodeTimeFormat(e, s.OfferExpiresAt, "2006-01-02T15:04:05.000000Z07:00")
 	}
 	{
+		if s.StartedAt.Set {
+			e.FieldStart("started_at")
+			s.StartedAt.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000000Z07:00"))
+		}
+	}
+	{
+		if s.LeaseUntil.Set {
+			e.FieldStart("lease_until")
+			s.LeaseUntil.Encode(e, json.NewTimeEncoder("2006-01-02T15:04:05.000000Z07:00"))
+		}
+	}
+	{
 		e.FieldStart("lease_ms")
 		e.Int64(s.LeaseMs)
 	}
@@ -6093,7 +6475,7 @@ func (s *Offer) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfOffer = [16]string{
+var jsonFieldsNameOfOffer = [18]string{
 	0:  "attempt_id",
 	1:  "task_id",
 	2:  "queue_id",
@@ -6102,14 +6484,16 @@ var jsonFieldsNameOfOffer = [16]string{
 	5:  "attempt_number",
 	6:  "token",
 	7:  "offer_expires_at",
-	8:  "lease_ms",
-	9:  "payload",
-	10: "payload_version",
-	11: "priority",
-	12: "run_at",
-	13: "deadline_at",
-	14: "traceparent",
-	15: "tracestate",
+	8:  "started_at",
+	9:  "lease_until",
+	10: "lease_ms",
+	11: "payload",
+	12: "payload_version",
+	13: "priority",
+	14: "run_at",
+	15: "deadline_at",
+	16: "traceparent",
+	17: "tracestate",
 }
 
 // Decode decodes Offer from json.
@@ -6117,7 +6501,7 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 	if s == nil {
 		return errors.New("invalid: unable to decode Offer to nil")
 	}
-	var requiredBitSet [2]uint8
+	var requiredBitSet [3]uint8
 
 	if err := d.ObjBytes(func(d *jx.Decoder, k []byte) error {
 		switch string(k) {
@@ -6217,8 +6601,28 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"offer_expires_at\"")
 			}
+		case "started_at":
+			if err := func() error {
+				s.StartedAt.Reset()
+				if err := s.StartedAt.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000000Z07:00")); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"started_at\"")
+			}
+		case "lease_until":
+			if err := func() error {
+				s.LeaseUntil.Reset()
+				if err := s.LeaseUntil.Decode(d, json.NewTimeDecoder("2006-01-02T15:04:05.000000Z07:00")); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"lease_until\"")
+			}
 		case "lease_ms":
-			requiredBitSet[1] |= 1 << 0
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := d.Int64()
 				s.LeaseMs = int64(v)
@@ -6230,7 +6634,7 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"lease_ms\"")
 			}
 		case "payload":
-			requiredBitSet[1] |= 1 << 1
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				v, err := d.RawAppend(nil)
 				s.Payload = jx.Raw(v)
@@ -6242,7 +6646,7 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"payload\"")
 			}
 		case "payload_version":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				v, err := d.Int64()
 				s.PayloadVersion = int64(v)
@@ -6254,7 +6658,7 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"payload_version\"")
 			}
 		case "priority":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := d.Int()
 				s.Priority = int(v)
@@ -6266,7 +6670,7 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"priority\"")
 			}
 		case "run_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 6
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000000Z07:00")
 				s.RunAt = v
@@ -6316,9 +6720,10 @@ func (s *Offer) Decode(d *jx.Decoder) error {
 	}
 	// Validate required fields.
 	var failures []validate.FieldError
-	for i, mask := range [2]uint8{
+	for i, mask := range [3]uint8{
 		0b11111111,
-		0b00011111,
+		0b01111100,
+		0b00000000,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -6883,6 +7288,72 @@ func (s OptFailure) MarshalJSON() ([]byte, error) {
 
 // UnmarshalJSON implements stdjson.Unmarshaler.
 func (s *OptFailure) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes FinishClaim as json.
+func (o OptFinishClaim) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes FinishClaim from json.
+func (o *OptFinishClaim) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptFinishClaim to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptFinishClaim) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptFinishClaim) UnmarshalJSON(data []byte) error {
+	d := jx.DecodeBytes(data)
+	return s.Decode(d)
+}
+
+// Encode encodes FinishClaimResult as json.
+func (o OptFinishClaimResult) Encode(e *jx.Encoder) {
+	if !o.Set {
+		return
+	}
+	o.Value.Encode(e)
+}
+
+// Decode decodes FinishClaimResult from json.
+func (o *OptFinishClaimResult) Decode(d *jx.Decoder) error {
+	if o == nil {
+		return errors.New("invalid: unable to decode OptFinishClaimResult to nil")
+	}
+	o.Set = true
+	if err := o.Value.Decode(d); err != nil {
+		return err
+	}
+	return nil
+}
+
+// MarshalJSON implements stdjson.Marshaler.
+func (s OptFinishClaimResult) MarshalJSON() ([]byte, error) {
+	e := jx.Encoder{}
+	s.Encode(&e)
+	return e.Bytes(), nil
+}
+
+// UnmarshalJSON implements stdjson.Unmarshaler.
+func (s *OptFinishClaimResult) UnmarshalJSON(data []byte) error {
 	d := jx.DecodeBytes(data)
 	return s.Decode(d)
 }
@@ -8359,6 +8830,10 @@ func (s *Queue) encodeFields(e *jx.Encoder) {
 		s.UnknownOutcome.Encode(e)
 	}
 	{
+		e.FieldStart("one_step")
+		e.Bool(s.OneStep)
+	}
+	{
 		e.FieldStart("paused")
 		e.Bool(s.Paused)
 	}
@@ -8376,7 +8851,7 @@ func (s *Queue) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfQueue = [13]string{
+var jsonFieldsNameOfQueue = [14]string{
 	0:  "id",
 	1:  "name",
 	2:  "lease_ms",
@@ -8386,10 +8861,11 @@ var jsonFieldsNameOfQueue = [13]string{
 	6:  "backoff_max_ms",
 	7:  "retention_ms",
 	8:  "unknown_outcome",
-	9:  "paused",
-	10: "revision",
-	11: "created_at",
-	12: "updated_at",
+	9:  "one_step",
+	10: "paused",
+	11: "revision",
+	12: "created_at",
+	13: "updated_at",
 }
 
 // Decode decodes Queue from json.
@@ -8507,8 +8983,20 @@ func (s *Queue) Decode(d *jx.Decoder) error {
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"unknown_outcome\"")
 			}
-		case "paused":
+		case "one_step":
 			requiredBitSet[1] |= 1 << 1
+			if err := func() error {
+				v, err := d.Bool()
+				s.OneStep = bool(v)
+				if err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"one_step\"")
+			}
+		case "paused":
+			requiredBitSet[1] |= 1 << 2
 			if err := func() error {
 				v, err := d.Bool()
 				s.Paused = bool(v)
@@ -8520,7 +9008,7 @@ func (s *Queue) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"paused\"")
 			}
 		case "revision":
-			requiredBitSet[1] |= 1 << 2
+			requiredBitSet[1] |= 1 << 3
 			if err := func() error {
 				v, err := d.Int64()
 				s.Revision = int64(v)
@@ -8532,7 +9020,7 @@ func (s *Queue) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"revision\"")
 			}
 		case "created_at":
-			requiredBitSet[1] |= 1 << 3
+			requiredBitSet[1] |= 1 << 4
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000000Z07:00")
 				s.CreatedAt = v
@@ -8544,7 +9032,7 @@ func (s *Queue) Decode(d *jx.Decoder) error {
 				return errors.Wrap(err, "decode field \"created_at\"")
 			}
 		case "updated_at":
-			requiredBitSet[1] |= 1 << 4
+			requiredBitSet[1] |= 1 << 5
 			if err := func() error {
 				v, err := json.DecodeTimeFormat(d, "2006-01-02T15:04:05.000000Z07:00")
 				s.UpdatedAt = v
@@ -8566,7 +9054,7 @@ func (s *Queue) Decode(d *jx.Decoder) error {
 	var failures []validate.FieldError
 	for i, mask := range [2]uint8{
 		0b11111111,
-		0b00011111,
+		0b00111111,
 	} {
 		if result := (requiredBitSet[i] & mask) ^ mask; result != 0 {
 			// Mask only required fields and check equality to mask using XOR.
@@ -9124,6 +9612,12 @@ func (s *RawTypesReq) encodeFields(e *jx.Encoder) {
 		}
 	}
 	{
+		if s.FinishClaimResult.Set {
+			e.FieldStart("finish_claim_result")
+			s.FinishClaimResult.Encode(e)
+		}
+	}
+	{
 		if s.ReleaseItem.Set {
 			e.FieldStart("release_item")
 			s.ReleaseItem.Encode(e)
@@ -9155,7 +9649,7 @@ func (s *RawTypesReq) encodeFields(e *jx.Encoder) {
 	}
 }
 
-var jsonFieldsNameOfRawTypesReq = [13]string{
+var jsonFieldsNameOfRawTypesReq = [14]string{
 	0:  "submit_item",
 	1:  "submit_result",
 	2:  "start_item",
@@ -9164,11 +9658,12 @@ var jsonFieldsNameOfRawTypesReq = [13]string{
 	5:  "heartbeat_result",
 	6:  "finish_item",
 	7:  "finish_result",
-	8:  "release_item",
-	9:  "release_result",
-	10: "acceptance_receipt",
-	11: "issued_credential",
-	12: "queue_gate",
+	8:  "finish_claim_result",
+	9:  "release_item",
+	10: "release_result",
+	11: "acceptance_receipt",
+	12: "issued_credential",
+	13: "queue_gate",
 }
 
 // Decode decodes RawTypesReq from json.
@@ -9258,6 +9753,16 @@ func (s *RawTypesReq) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"finish_result\"")
+			}
+		case "finish_claim_result":
+			if err := func() error {
+				s.FinishClaimResult.Reset()
+				if err := s.FinishClaimResult.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"finish_claim_result\"")
 			}
 		case "release_item":
 			if err := func() error {
@@ -13069,9 +13574,15 @@ func (s *UpdateQueueRequest) encodeFields(e *jx.Encoder) {
 			s.UnknownOutcome.Encode(e)
 		}
 	}
+	{
+		if s.OneStep.Set {
+			e.FieldStart("one_step")
+			s.OneStep.Encode(e)
+		}
+	}
 }
 
-var jsonFieldsNameOfUpdateQueueRequest = [7]string{
+var jsonFieldsNameOfUpdateQueueRequest = [8]string{
 	0: "lease_ms",
 	1: "offer_timeout_ms",
 	2: "max_attempts",
@@ -13079,6 +13590,7 @@ var jsonFieldsNameOfUpdateQueueRequest = [7]string{
 	4: "backoff_max_ms",
 	5: "retention_ms",
 	6: "unknown_outcome",
+	7: "one_step",
 }
 
 // Decode decodes UpdateQueueRequest from json.
@@ -13158,6 +13670,16 @@ func (s *UpdateQueueRequest) Decode(d *jx.Decoder) error {
 				return nil
 			}(); err != nil {
 				return errors.Wrap(err, "decode field \"unknown_outcome\"")
+			}
+		case "one_step":
+			if err := func() error {
+				s.OneStep.Reset()
+				if err := s.OneStep.Decode(d); err != nil {
+					return err
+				}
+				return nil
+			}(); err != nil {
+				return errors.Wrap(err, "decode field \"one_step\"")
 			}
 		default:
 			return errors.Errorf("unexpected field %q", k)

@@ -36,6 +36,10 @@ type Handler interface {
 	// and then answers with no offers. Paused queues give none. The task type is no filter: a worker that
 	// cannot handle a type releases it. Needs `tasks:execute`.
 	//
+	// With `start`, tasks of queues whose policy has `one_step` come started, which saves a call and uses
+	// an attempt. Should the reply be lost, releasing the `claim_seq` gives those back too, unused, as
+	// long as they had no heartbeat.
+	//
 	// Use a new, larger `claim_seq` for every claim. A repeat is a new claim: the token of an offer is in
 	// its first reply only. After a lost reply release the `claim_seq` (`releaseAttempts`), which gives
 	// back what it had taken and refuses whatever of it is still on its way, and claim anew.
@@ -85,6 +89,10 @@ type Handler interface {
 	// Ends running attempts with what came of them. The receipt is the proof that the result was taken;
 	// until there is one, or a definite no, send the item again. Gates do not matter here. Needs
 	// `tasks:execute`.
+	//
+	// `claim` takes new offers in the same call, and in the same transaction as the results: whatever
+	// becomes of them, the claim is answered by itself. A claim made so does not wait. After a lost reply
+	// release its `claim_seq`.
 	//
 	// A repeat with the same result gets the original receipt with `replayed: true`, whatever became of
 	// the task since. A result that comes too late or contradicts one already taken is refused and kept as

@@ -5,9 +5,11 @@ import (
 	"database/sql/driver"
 	"errors"
 	"strings"
+
+	"github.com/go-sql-driver/mysql"
 )
 
-// Statement is one round trip of a service to its database: SQL with the name of its query in front, or one of BEGIN, COMMIT and
+// Statement is what a service sends to its database: SQL with the name of its query in front, or one of BEGIN, COMMIT and
 // ROLLBACK.
 type Statement string
 
@@ -54,7 +56,6 @@ func (c *connector) Connect(ctx context.Context) (driver.Conn, error) {
 // driverConn is what the MySQL driver's connections are.
 type driverConn interface {
 	driver.Conn
-	driver.ConnBeginTx
 	driver.ExecerContext
 	driver.QueryerContext
 	driver.Pinger
@@ -81,29 +82,36 @@ var errPrepared = errors.New("harness: a statement was prepared on the server")
 
 func (c *connection) Prepare(string) (driver.Stmt, error) { return nil, errPrepared }
 
-func (c *connection) BeginTx(ctx context.Context, opts driver.TxOptions) (driver.Tx, error) {
-	var tx driver.Tx
-	err := c.do(Begin, func() (err error) {
-		tx, err = c.driverConn.BeginTx(ctx, opts)
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return &transaction{inner: tx, do: c.do}, nil
-}
-
+// ExecContext sends statement by statement what the service sends in one packet, so that a test can come in between: to the server and
+// to the rows it is the same.
 func (c *connection) ExecContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Result, error) {
-	c.show(query, args)
-	var result driver.Result
-	err := c.do(Statement(query), func() (err error) {
-		result, err = c.driverConn.ExecContext(ctx, query, args)
-		return err
-	})
-	return result, err
+	var changed counts
+	for _, p := range split(query, args) {
+		c.show(p.query, p.args)
+		err := c.do(Statement(p.query), func() error {
+			result, err := c.driverConn.ExecContext(ctx, p.query, p.args)
+			if err == nil {
+				changed = append(changed, result.(mysql.Result).AllRowsAffected()...)
+			}
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+	}
+	return changed, nil
 }
 
 func (c *connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
+	if begun, rest, ok := strings.Cut(query, "START TRANSACTION;\n"); ok && begun == "" {
+		if err := c.do(Begin, func() error {
+			_, err := c.driverConn.ExecContext(ctx, "START TRANSACTION", nil)
+			return err
+		}); err != nil {
+			return nil, err
+		}
+		query = rest
+	}
 	c.show(query, args)
 	var rows driver.Rows
 	err := c.do(Statement(query), func() (err error) {
@@ -113,10 +121,25 @@ func (c *connection) QueryContext(ctx context.Context, query string, args []driv
 	return rows, err
 }
 
-type transaction struct {
-	inner driver.Tx
-	do    func(s Statement, run func() error) error
+type part struct {
+	query string
+	args  []driver.NamedValue
 }
 
-func (t *transaction) Commit() error   { return t.do(Commit, t.inner.Commit) }
-func (t *transaction) Rollback() error { return t.do(Rollback, t.inner.Rollback) }
+// split parts a packet into its statements, which the service joins by a semicolon at the end of a line.
+func split(query string, args []driver.NamedValue) (parts []part) {
+	for text := range strings.SplitSeq(query, ";\n") {
+		n := strings.Count(text, "?")
+		parts = append(parts, part{text, args[:n]})
+		args = args[n:]
+	}
+	return parts
+}
+
+// counts are the rows that the statements of a packet changed.
+type counts []int64
+
+func (c counts) AllRowsAffected() []int64     { return c }
+func (c counts) AllLastInsertIds() []int64    { return nil }
+func (c counts) LastInsertId() (int64, error) { return 0, errors.New("harness: not kept") }
+func (c counts) RowsAffected() (int64, error) { return c[len(c)-1], nil }

@@ -3,12 +3,18 @@
 SELECT * FROM orbit_idempotency_keys
 WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys));
 
--- name: ProbeKeys :many
--- Error 3572 means that some key of the set is held by a running try; absent keys lock nothing. The hints here and below forbid the scan that a
--- small table would get, which meets the keys of strangers; so does a column outside the key, without which the key would be scanned.
-SELECT /*+ INDEX(orbit_idempotency_keys PRIMARY) */ state FROM orbit_idempotency_keys
+-- name: ShareKeys :many
+-- The keys of a batch as they are, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
+-- The hints here and below forbid the scan that a small table would get, which meets the keys of strangers.
+SELECT /*+ INDEX(orbit_idempotency_keys PRIMARY) */ * FROM orbit_idempotency_keys
 WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys))
-FOR UPDATE NOWAIT;
+FOR SHARE NOWAIT;
+
+-- name: InsertKey :exec
+-- absent → done, visible with the commit. Error 1062 means that another try was first, and 1205 that one still runs.
+INSERT INTO orbit_idempotency_keys
+  (namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: ReserveKey :exec
 -- absent → done, visible with the commit. A present row is locked and left as it is: reply_id, read back, tells whose it is.

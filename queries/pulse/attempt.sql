@@ -2,8 +2,8 @@
 -- The unique generation is the second guard of the licence: two offers of one generation cannot both commit.
 INSERT INTO pulse_attempts
   (namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats,
-   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, end_code, end_message)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'offered', 1, 0, ?, ?, ?, ?, ?, '', '');
+   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, started_at, end_code, end_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, '', '');
 
 -- name: GetAttempt :one
 SELECT * FROM pulse_attempts WHERE namespace_id = ? AND id = ?;
@@ -13,12 +13,27 @@ SELECT * FROM pulse_attempts WHERE namespace_id = ? AND id = ?;
 SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
 
 -- name: LockAttempts :many
--- By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone. The hints here and
+-- By primary key, with their tasks and queues. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it
+-- alone. The task needs no lock: nobody writes it while its attempt is live, and it was last written before the attempt was. The hints here and
 -- below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
-SELECT * FROM pulse_attempts FORCE INDEX (PRIMARY) WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) ORDER BY id FOR UPDATE SKIP LOCKED;
+SELECT sqlc.embed(a), sqlc.embed(q),
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.id IN (sqlc.slice(ids)) ORDER BY a.id FOR UPDATE OF a SKIP LOCKED;
+
+-- name: AwaitAttempts :many
+-- As LockAttempts, for the single lane, which has one: waits for the row.
+SELECT sqlc.embed(a), sqlc.embed(q),
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.id IN (sqlc.slice(ids)) ORDER BY a.id FOR UPDATE OF a;
 
 -- name: LockAttempt :one
--- The single lane: waits for the row.
+-- The licence of a cancel or a deadline: waits for the row.
 SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) FOR UPDATE;
 
 -- name: FindLiveAttempt :one
@@ -53,7 +68,7 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND leas
 
 -- name: ListClaimAttempts :many
 -- Walks ix_pulse_attempts_instance.
-SELECT id, state FROM pulse_attempts
+SELECT id, state, offered_at, started_at, heartbeats FROM pulse_attempts
 WHERE namespace_id = sqlc.arg(namespace_id) AND live_instance_id = sqlc.arg(instance_id) AND claim_seq = sqlc.arg(claim_seq);
 
 -- name: ListInstanceAttempts :many

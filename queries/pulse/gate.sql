@@ -5,7 +5,13 @@ VALUES (?, 'namespace', '', 'open', 1, '', ?);
 
 -- name: ShareRootGate :one
 -- Held by a start until its commit: a close waits for it, and a start waits for a close.
-SELECT state FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = '' FOR SHARE;
+-- closed_gates, which changes only under the exclusive row, spares the look at the other gates while all are open.
+SELECT state, closed_gates FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = '' FOR SHARE;
+
+-- name: CountClosedGates :execrows
+-- Under the exclusive root row: how many gates of the namespace are closed, kept on it.
+UPDATE pulse_execution_gates SET closed_gates = CAST(closed_gates + sqlc.arg(more) AS SIGNED)
+WHERE namespace_id = sqlc.arg(namespace_id) AND scope = 'namespace' AND scope_id = '';
 
 -- name: LockRootGate :one
 SELECT state FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = '' FOR UPDATE;

@@ -47,10 +47,12 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND queue_id = sqlc.arg(queue_id)
 ORDER BY priority, rank_us, task_id LIMIT ? FOR UPDATE SKIP LOCKED;
 
 -- name: ListTasksToOffer :many
--- The rows as the holder of their licences sees them; a payload past the bound is left for ListPayloads.
-SELECT id, type, CASE WHEN LENGTH(payload) <= CAST(sqlc.arg(inline_bytes) AS SIGNED) THEN payload ELSE '' END AS inline_payload, CAST(LENGTH(payload) AS SIGNED) AS payload_bytes,
-  payload_version, run_at, deadline_at, attempts_used, generation, trace_parent, trace_state
-FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
+-- The rows as the holder of their licences sees them, with what their queue says of offers; a payload past the bound is left for ListPayloads.
+SELECT t.id, t.type, CASE WHEN LENGTH(t.payload) <= CAST(sqlc.arg(inline_bytes) AS SIGNED) THEN t.payload ELSE '' END AS inline_payload, CAST(LENGTH(t.payload) AS SIGNED) AS payload_bytes,
+  t.payload_version, t.run_at, t.deadline_at, t.attempts_used, t.generation, t.trace_parent, t.trace_state, q.lease_ms, q.offer_timeout_ms, q.one_step
+FROM pulse_tasks t FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id IN (sqlc.slice(ids));
 
 -- name: ListPayloads :many
 SELECT id, payload FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));

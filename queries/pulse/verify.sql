@@ -1,5 +1,6 @@
 -- name: HostVerifyNamespaces :many
-SELECT n.id, g.scope AS root_gate
+SELECT n.id, g.scope AS root_gate, CAST(COALESCE(g.closed_gates, 0) AS SIGNED) AS kept_closed,
+  CAST((SELECT COUNT(*) FROM pulse_execution_gates c FORCE INDEX (ix_pulse_execution_gates_closed) WHERE c.namespace_id = n.id AND c.state = 'closed') AS SIGNED) AS closed
 FROM orbit_namespaces n FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_execution_gates g FORCE INDEX (PRIMARY) ON g.namespace_id = n.id AND g.scope = 'namespace' AND g.scope_id = ''
 WHERE n.id > sqlc.arg(after_id) ORDER BY n.id LIMIT ?;

@@ -32,19 +32,24 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 'live', 0, ?, ?);
 -- name: GetInstance :one
 SELECT * FROM pulse_worker_instances WHERE namespace_id = ? AND id = ?;
 
--- name: ShareFence :one
--- The fence of every worker call: shares the session head, so that no newer incarnation opens, none is closed and no claim is abandoned
--- before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read.
-SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
-FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
-WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id = sqlc.arg(instance_id)
+-- name: AwaitFences :many
+-- The fence of a worker call that is judged by itself: shares the session head, so that no newer incarnation opens, none is closed and no claim
+-- is abandoned before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read,
+-- and of the gates a hint whether any is closed.
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, g.closed_gates
+FROM pulse_execution_gates g
+STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = g.namespace_id
+STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE g.namespace_id = sqlc.arg(namespace_id) AND g.scope = 'namespace' AND g.scope_id = '' AND i.namespace_id = sqlc.arg(namespace_id) AND i.id IN (sqlc.slice(instance_ids))
 FOR SHARE OF s;
 
 -- name: ShareFences :many
--- As ShareFence, for several instances: a head that somebody holds is skipped, so that it stalls only its own worker's call.
-SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
-FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
-WHERE i.namespace_id = sqlc.arg(namespace_id) AND i.id IN (sqlc.slice(instance_ids))
+-- As AwaitFences, for the calls of a batch: a head that somebody holds is skipped, so that it stalls only its own worker's call.
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, g.closed_gates
+FROM pulse_execution_gates g
+STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = g.namespace_id
+STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE g.namespace_id = sqlc.arg(namespace_id) AND g.scope = 'namespace' AND g.scope_id = '' AND i.namespace_id = sqlc.arg(namespace_id) AND i.id IN (sqlc.slice(instance_ids))
 FOR SHARE OF s SKIP LOCKED;
 
 -- name: SupersedeInstance :execrows

@@ -64,7 +64,7 @@ func (s *Service) AuditDenials(ctx context.Context) (int, error) {
 			rows = append(rows, []any{d.namespaceID, orbit.NewID(tx.Now), d.actorID.Null(), d.credentialID.Null(), d.operation, "", orbit.NullID{},
 				"denied", n.requestID, "api", json.RawMessage(detail), tx.Now})
 		}
-		return batch.Insert(ctx, tx, platformdb.InsertAuditEvent, rows)
+		return batch.Insert(tx, platformdb.InsertAuditEvent, rows)
 	})
 	if err != nil {
 		s.denials.giveBack(seen)

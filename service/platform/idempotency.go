@@ -91,85 +91,90 @@ func CheckKey(key string) *fault.Fault {
 	return nil
 }
 
-// ReserveKeys judges tries of one scope, with distinct keys, as the first write of a transaction.
-//
-// A key that nobody used becomes this transaction's. A key that was used answers its reply if the content is the same, and a
-// refusal if it is other content, void or expired.
-func (s *Service) ReserveKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, held WhenHeld) ([]Verdict, error) {
-	q := platformdb.New(tx)
-	known, err := s.listKeys(ctx, q, scope, tries)
-	if err != nil {
-		return nil, err
-	}
-	fresh := make([]Try, 0, len(tries))
+// ReadKeys judges tries of one scope, with distinct keys, before anything else of their transaction, and reserves none. A key that was used
+// answers its reply if the content is the same, and a refusal if it is other content, void or expired. One that nobody used is First: TakeKeys takes it
+// at the end, and fails the transaction if another try was faster. ErrHeld means that some key is in use by a running try.
+func (s *Service) ReadKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try) ([]Verdict, error) {
+	keys := make([]string, len(tries))
 	for i := range tries {
 		tries[i].mark = orbit.NewID(tx.Now)
-		if _, ok := known[tries[i].Key]; !ok {
-			fresh = append(fresh, tries[i])
-		}
+		keys[i] = tries[i].Key
 	}
-	if len(fresh) > 0 {
-		if err := s.reserve(ctx, tx, scope, fresh, held); err != nil {
-			return nil, err
-		}
-		if known, err = s.listKeys(ctx, q, scope, tries); err != nil {
-			return nil, err
-		}
-	}
-	return s.judge(ctx, tx, scope, tries, known)
-}
-
-func (s *Service) listKeys(ctx context.Context, q *platformdb.Queries, scope Scope, tries []Try) (map[string]platformdb.OrbitIdempotencyKey, error) {
-	keys := make([]string, len(tries))
-	for i, t := range tries {
-		keys[i] = t.Key
-	}
-	rows, err := q.ListKeys(ctx, platformdb.ListKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
+	rows, err := shareKeys(ctx, tx, scope, keys)
 	if err != nil {
 		return nil, err
 	}
-	known := make(map[string]platformdb.OrbitIdempotencyKey, len(rows))
-	for _, r := range rows {
-		known[r.IdempotencyKey] = r
-	}
-	return known, nil
+	return s.judge(ctx, tx, scope, tries, rows)
 }
 
-func (s *Service) reserve(ctx context.Context, tx *dbtx.Tx, scope Scope, fresh []Try, held WhenHeld) error {
-	slices.SortFunc(fresh, func(a, b Try) int { return cmp.Compare(a.Key, b.Key) })
-	keys := make([]string, len(fresh))
-	rows := make([][]any, len(fresh))
-	for i, t := range fresh {
-		keys[i] = t.Key
+// shareKeys reads the keys that are there without waiting for a running try of one.
+func shareKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, keys []string) ([]platformdb.OrbitIdempotencyKey, error) {
+	rows, err := platformdb.New(tx).ShareKeys(ctx, platformdb.ShareKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
+	if dbtx.IsLockedNow(err) {
+		return nil, ErrHeld
+	}
+	return rows, err
+}
+
+// TakeKeys makes keys of tries that were First this transaction's. It is for transactions that only add rows: nothing they do before
+// the keys are taken can be in the way of a rival.
+func (s *Service) TakeKeys(tx *dbtx.Tx, scope Scope, tries []Try) error {
+	return batch.Insert(tx, platformdb.InsertKey, s.keyRows(tx, scope, tries))
+}
+
+// keyRows are in key order, so that two batches cannot deadlock.
+func (s *Service) keyRows(tx *dbtx.Tx, scope Scope, tries []Try) [][]any {
+	rows := make([][]any, len(tries))
+	for i, t := range slices.SortedFunc(slices.Values(tries), func(a, b Try) int { return cmp.Compare(a.Key, b.Key) }) {
 		rows[i] = []any{scope.NamespaceID, scope.hash(), t.Key, scope.ActorID, scope.Operation, t.Digest, orbit.KeyDone,
 			t.ResourceKind, t.ResourceID.Null(), t.mark.Null(), tx.Now, tx.Now.Add(s.KeyLife)}
 	}
+	return rows
+}
+
+// ReserveKey judges one try and takes its key as the first write of a transaction, so that whatever follows is done by one try alone.
+func (s *Service) ReserveKey(ctx context.Context, tx *dbtx.Tx, scope Scope, try *Try, held WhenHeld) (Verdict, error) {
+	try.mark = orbit.NewID(tx.Now)
+	tries := []Try{*try}
+	row, err := upsertKey(ctx, tx, scope, try.Key, s.keyRows(tx, scope, tries)[0], held)
+	if err != nil {
+		return Verdict{}, err
+	}
+	verdicts, err := s.judge(ctx, tx, scope, tries, []platformdb.OrbitIdempotencyKey{row})
+	if err != nil {
+		return Verdict{}, err
+	}
+	return verdicts[0], nil
+}
+
+// upsertKey makes a key's row, unless it is there, and reads it back: whose it is its mark tells, and a row count says nothing about that.
+func upsertKey(ctx context.Context, tx *dbtx.Tx, scope Scope, key string, row []any, held WhenHeld) (platformdb.OrbitIdempotencyKey, error) {
 	if held == GivesUp {
-		if err := probe(ctx, tx, scope, keys); err != nil {
-			return err
+		rows, err := shareKeys(ctx, tx, scope, []string{key})
+		if err != nil {
+			return platformdb.OrbitIdempotencyKey{}, err
+		}
+		if len(rows) > 0 { // shared, and never exclusive after that
+			return rows[0], nil
 		}
 	}
-	return heldError(batch.Insert(ctx, tx, platformdb.ReserveKey, rows), held)
-}
-
-// probe looks without waiting whether a running try holds one of the keys.
-func probe(ctx context.Context, tx *dbtx.Tx, scope Scope, keys []string) error {
-	_, err := platformdb.New(tx).ProbeKeys(ctx, platformdb.ProbeKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
-	if dbtx.IsLockedNow(err) {
-		return ErrHeld
-	}
-	return err
-}
-
-// heldError tells a key that stayed locked from other errors of a reservation.
-func heldError(err error, held WhenHeld) error {
+	_, err := tx.ExecContext(ctx, platformdb.ReserveKey, row...)
 	switch {
-	case !dbtx.IsLockWait(err):
-		return err
-	case held == GivesUp:
-		return ErrHeld
+	case dbtx.IsLockWait(err) && held == GivesUp:
+		return platformdb.OrbitIdempotencyKey{}, ErrHeld
+	case dbtx.IsLockWait(err):
+		return platformdb.OrbitIdempotencyKey{}, inProgress()
+	case err != nil:
+		return platformdb.OrbitIdempotencyKey{}, err
 	}
-	return inProgress()
+	rows, err := platformdb.New(tx).ListKeys(ctx, platformdb.ListKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: []string{key}})
+	if err == nil && len(rows) == 0 {
+		err = errors.New("a reserved key is not there")
+	}
+	if err != nil {
+		return platformdb.OrbitIdempotencyKey{}, err
+	}
+	return rows[0], nil
 }
 
 // Those who wait in the lane for a running try of their key take half of its connections at most, so that they starve nobody. For
@@ -185,7 +190,8 @@ func (s *Service) OnKey(ctx context.Context, op string, fn func(ctx context.Cont
 	run := func(held WhenHeld) error {
 		return s.Lane.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error { return fn(ctx, tx, held) })
 	}
-	if err := run(GivesUp); !errors.Is(err, ErrHeld) {
+	var unknown *dbtx.UnknownCommit
+	if err := run(GivesUp); errors.As(err, &unknown) || !errors.Is(err, ErrHeld) && !dbtx.IsDuplicate(err) && !dbtx.IsLockWait(err) {
 		return err
 	}
 	timer := time.NewTimer(waitTurn)
@@ -206,16 +212,18 @@ func inProgress() *fault.Fault {
 		Detail: "the first try of this key still runs; repeat the request with the same key"}
 }
 
-// judge reads who owns each key back; a row count of the upsert says nothing about that.
-func (s *Service) judge(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, known map[string]platformdb.OrbitIdempotencyKey) ([]Verdict, error) {
+// judge compares tries with the keys as they are stored.
+func (s *Service) judge(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, rows []platformdb.OrbitIdempotencyKey) ([]Verdict, error) {
+	known := make(map[string]platformdb.OrbitIdempotencyKey, len(rows))
+	for _, r := range rows {
+		known[r.IdempotencyKey] = r
+	}
 	verdicts := make([]Verdict, len(tries))
 	replays := map[orbit.ID]int{}
 	for i, t := range tries {
 		row, ok := known[t.Key]
 		switch {
-		case !ok:
-			return nil, errors.New("a reserved key is not there")
-		case row.ReplyID.Valid && row.ReplyID.ID == t.mark:
+		case !ok || row.ReplyID.Valid && row.ReplyID.ID == t.mark:
 			verdicts[i].First = true
 		case row.State == orbit.KeyVoid:
 			verdicts[i].Fault = fault.New(fault.IdempotencyVoid, "this key was made void: nothing was done under it and nothing will be; use a new key")
@@ -252,22 +260,18 @@ func (s *Service) readReplies(ctx context.Context, tx *dbtx.Tx, scope Scope, rep
 }
 
 // KeepReplies stores the replies of first tries in the transaction of their effect.
-func (s *Service) KeepReplies(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try, replies []Reply) error {
+func (s *Service) KeepReplies(tx *dbtx.Tx, scope Scope, tries []Try, replies []Reply) error {
 	rows := make([][]any, len(tries))
 	for i, t := range tries {
 		rows[i] = []any{scope.NamespaceID, t.mark, replies[i].Status, replies[i].ETag, replies[i].Body}
 	}
-	return batch.Insert(ctx, tx, platformdb.InsertReply, rows)
+	return batch.Insert(tx, platformdb.InsertReply, rows)
 }
 
-// ForgetKeys frees the keys of refused tries in the transaction that refused them.
-func (s *Service) ForgetKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try) error {
-	keys := make([]string, len(tries))
-	for i, t := range tries {
-		keys[i] = t.Key
-	}
-	n, err := platformdb.New(tx).ForgetKeys(ctx, platformdb.ForgetKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
-	return dbtx.SwappedAll(n, err, len(keys))
+// ForgetKey frees the key of a refused try in the transaction that refused it.
+func (s *Service) ForgetKey(ctx context.Context, tx *dbtx.Tx, scope Scope, key string) error {
+	_, err := platformdb.New(tx.Later(1)).ForgetKeys(ctx, platformdb.ForgetKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: []string{key}})
+	return err
 }
 
 // Once runs act exactly once for a key and answers every repeat with the first reply, byte for byte.
@@ -280,21 +284,20 @@ func (s *Service) Once(ctx context.Context, scope Scope, try Try, act func(ctx c
 	}
 	var reply Reply
 	err := s.OnKey(ctx, scope.Operation, func(ctx context.Context, tx *dbtx.Tx, held WhenHeld) error {
-		tries := []Try{try}
-		verdicts, err := s.ReserveKeys(ctx, tx, scope, tries, held)
+		verdict, err := s.ReserveKey(ctx, tx, scope, &try, held)
 		switch {
 		case err != nil:
 			return err
-		case verdicts[0].Fault != nil:
-			return verdicts[0].Fault
-		case verdicts[0].Replay != nil:
-			reply = *verdicts[0].Replay
+		case verdict.Fault != nil:
+			return verdict.Fault
+		case verdict.Replay != nil:
+			reply = *verdict.Replay
 			return nil
 		}
 		if reply, err = act(ctx, tx); err != nil {
 			return err
 		}
-		return s.KeepReplies(ctx, tx, scope, tries, []Reply{reply})
+		return s.KeepReplies(tx, scope, []Try{try}, []Reply{reply})
 	})
 	return reply, err
 }

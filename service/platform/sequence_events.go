@@ -4,7 +4,6 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 	"sync"
 
 	"github.com/orbit-run/orbit"
@@ -57,16 +56,14 @@ func (s *Service) sequence(ctx context.Context, namespaceID orbit.ID) (placed in
 			sids[i], rows[i] = b.Sid, []any{namespaceID, position, b.BatchID, b.EventCount}
 			position += int64(b.EventCount)
 		}
-		if err := batch.Insert(ctx, tx, platformdb.InsertLog, rows); err != nil {
+		if err := batch.Insert(tx, platformdb.InsertLog, rows); err != nil {
 			return err
 		}
-		n, err := q.DeleteSpool(ctx, platformdb.DeleteSpoolParams{NamespaceID: namespaceID, Sids: sids})
-		if err := dbtx.SwappedAll(n, err, len(sids)); err != nil {
-			return fmt.Errorf("delete spool rows: %w", err)
+		if _, err := platformdb.New(tx.Later(len(sids))).DeleteSpool(ctx, platformdb.DeleteSpoolParams{NamespaceID: namespaceID, Sids: sids}); err != nil {
+			return err
 		}
-		n, err = q.AdvanceEventHead(ctx, platformdb.AdvanceEventHeadParams{NamespaceID: namespaceID, NextPosition: next, NewPosition: position})
-		if err := dbtx.Swapped(n, err); err != nil {
-			return fmt.Errorf("advance head: %w", err)
+		if _, err := platformdb.New(tx.Later(1)).AdvanceEventHead(ctx, platformdb.AdvanceEventHeadParams{NamespaceID: namespaceID, NextPosition: next, NewPosition: position}); err != nil {
+			return err
 		}
 		placed = len(spool)
 		return nil

@@ -2,7 +2,6 @@ package platform
 
 import (
 	"context"
-	"errors"
 	"time"
 
 	"github.com/orbit-run/orbit"
@@ -43,23 +42,9 @@ func (s *Service) VoidIdempotencyKey(ctx context.Context, req *api.VoidIdempoten
 	return &api.IdempotencyKey{State: api.IdempotencyKeyStateVoid}, nil
 }
 
-// void reserves the key for nothing, unless it is used, and reads back what it is.
+// void takes the key for nothing, unless it is used, and answers what it is then.
 func (s *Service) void(ctx context.Context, tx *dbtx.Tx, scope Scope, key string, held WhenHeld) (platformdb.OrbitIdempotencyKey, error) {
-	if held == GivesUp {
-		if err := probe(ctx, tx, scope, []string{key}); err != nil {
-			return platformdb.OrbitIdempotencyKey{}, err
-		}
-	}
-	err := platformdb.New(tx).ReserveKey(ctx, platformdb.ReserveKeyParams{
-		NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKey: key, ActorID: scope.ActorID, Operation: scope.Operation,
-		State: orbit.KeyVoid, CreatedAt: tx.Now, ExpiresAt: tx.Now.Add(s.KeyLife),
-	})
-	if err := heldError(err, held); err != nil {
-		return platformdb.OrbitIdempotencyKey{}, err
-	}
-	known, err := s.listKeys(ctx, platformdb.New(tx), scope, []Try{{Key: key}})
-	if row, ok := known[key]; ok || err != nil {
-		return row, err
-	}
-	return platformdb.OrbitIdempotencyKey{}, errors.New("a reserved key is not there")
+	row := []any{scope.NamespaceID, scope.hash(), key, scope.ActorID, scope.Operation, orbit.Digest{}, orbit.KeyVoid, "", orbit.NullID{}, orbit.NullID{},
+		tx.Now, tx.Now.Add(s.KeyLife)}
+	return upsertKey(ctx, tx, scope, key, row, held)
 }

@@ -37,7 +37,7 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	if err != nil {
 		return nil, err
 	}
-	c := &claimCall{workerCall: workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}, seq: req.ClaimSeq, limit: req.Max}
+	c := &claimCall{workerCall: workerCall{caller: caller, instanceID: req.InstanceID, epoch: req.Epoch}, seq: req.ClaimSeq, limit: req.Max, start: req.Start.Or(false)}
 	if c.queues, err = s.claimQueues(ctx, c, req.Queues); err != nil {
 		return nil, err
 	}
@@ -66,10 +66,14 @@ type claimCall struct {
 	seq    int64
 	queues []orbit.ID
 	limit  int
+	start  bool // what its queue lets start at once
 
 	offers []api.Offer
 	size   int // bytes of their payloads
 }
+
+// forget keeps nothing of an earlier run of the transaction.
+func (c *claimCall) forget() { c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0 }
 
 // takes reports whether the call has room for one more offer with a payload of so many bytes.
 func (c *claimCall) takes(bytes int) bool {
@@ -83,7 +87,7 @@ func (s *Service) claim(ctx context.Context, c *claimCall) {
 	s.claims.Do(combine.Call[*claimCall]{NamespaceID: ns, Items: c.limit, Work: c, Gone: func() bool { return ctx.Err() != nil }})
 	if c.again {
 		c.patient = true
-		s.claimTogether(ns, []*claimCall{c})
+		s.claimTogether(ns, []*claimCall{c}, alone)
 		c.patient = false
 	}
 }
@@ -115,11 +119,33 @@ func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-cha
 // claimQueues resolves the queues of a claim: those it names, or else those its instance was opened with, without any that was
 // no longer granted.
 func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string) ([]orbit.ID, error) {
-	q := pulsedb.New(s.Batch.DB)
 	if len(names) > 0 {
-		return findQueueIDs(ctx, q, c.caller, names)
+		return findQueueIDs(ctx, s.reads(), c.caller, names)
 	}
-	instance, err := q.GetInstance(ctx, pulsedb.GetInstanceParams{NamespaceID: c.caller.NamespaceID, ID: c.instanceID})
+	bound, err := s.queuesOf(ctx, c.caller.NamespaceID, c.instanceID)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]orbit.ID, 0, len(bound))
+	for _, queue := range bound {
+		if c.caller.SeesQueue(queue.name) {
+			ids = append(ids, queue.id)
+		}
+	}
+	return ids, nil
+}
+
+// instanceKey names an incarnation; what it was opened with never changes, and neither do the names of queues.
+type instanceKey struct{ namespaceID, instanceID orbit.ID }
+
+// queuesOf gives the queues that an incarnation was opened with. That it is the caller's, and current, is for the fence to say.
+func (s *Service) queuesOf(ctx context.Context, ns, instanceID orbit.ID) ([]queueRef, error) {
+	key := instanceKey{ns, instanceID}
+	if bound, ok := s.opened.Get(key); ok {
+		return bound, nil
+	}
+	q := s.reads()
+	instance, err := q.GetInstance(ctx, pulsedb.GetInstanceParams{NamespaceID: ns, ID: instanceID})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fault.Missing("worker instance")
 	}
@@ -127,19 +153,29 @@ func (s *Service) claimQueues(ctx context.Context, c *claimCall, names []string)
 		return nil, err
 	}
 	var ids []orbit.ID
-	if err := json.Unmarshal(instance.Queues, &ids); err != nil {
+	if err := json.Unmarshal(instance.Queues, &ids); err != nil || len(ids) == 0 {
 		return nil, err
 	}
-	return grantedQueues(ctx, q, c.caller, ids)
+	rows, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: ids})
+	if err != nil {
+		return nil, err
+	}
+	bound := make([]queueRef, len(rows))
+	for i, r := range rows {
+		bound[i] = queueRef{id: r.ID, name: r.Name}
+	}
+	s.opened.Add(key, bound)
+	return bound, nil
 }
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
 // unknown commit each is told, and releases its claim_seq.
-func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
+func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, ahead func()) {
 	err := s.Batch.Run(context.Background(), "claimTasks", func(ctx context.Context, tx *dbtx.Tx) error {
 		for _, c := range claims {
-			c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0
+			c.forget()
 		}
+		tx.OnSent(ahead)
 		return s.claimBatch(ctx, tx, ns, claims)
 	})
 	if err == nil {
@@ -147,7 +183,7 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
 	}
 	var unknown *dbtx.UnknownCommit
 	for _, c := range claims {
-		c.err, c.again, c.offers = nil, false, []api.Offer{}
+		c.forget()
 		if c.patient || errors.As(err, &unknown) {
 			c.err = err
 		} else {
@@ -156,9 +192,7 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
 	}
 }
 
-// claimBatch does the steps in lock order:
-//  1. session heads, shared: what was abandoned, closed or superseded is refused;
-//  2. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
+// claimBatch shares the session heads, and claims.
 func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
 	q := pulsedb.New(tx)
 	calls := make([]*workerCall, len(claims))
@@ -168,6 +202,15 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 	if err := fence(ctx, q, ns, calls); err != nil {
 		return err
 	}
+	return s.claimFenced(ctx, tx, ns, claims)
+}
+
+// claimFenced does the steps in lock order, under the shared session heads:
+//  1. what was abandoned, closed or superseded is refused;
+//  2. the root gate, shared if anything may be started, and the closed gates;
+//  3. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
+func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
+	q := pulsedb.New(tx)
 	var open []*claimCall
 	for _, c := range claims {
 		switch {
@@ -180,12 +223,16 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 			open = append(open, c)
 		}
 	}
-	order, err := s.claimOrder(ctx, q, ns, open)
+	gates, err := claimGates(ctx, q, ns, open)
+	if err != nil {
+		return err
+	}
+	order, err := s.claimOrder(ctx, q, ns, gates, open)
 	if err != nil {
 		return err
 	}
 	for _, queueID := range order {
-		if err := s.claimQueue(ctx, tx, ns, queueID, open); err != nil {
+		if err := s.claimQueue(ctx, tx, ns, queueID, gates, open); err != nil {
 			return err
 		}
 	}
@@ -193,16 +240,12 @@ func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, clai
 }
 
 // claimOrder leaves out queues that are paused or empty and sorts the others by their first task; both by an unlocked look.
-func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) ([]orbit.ID, error) {
+func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, gates closedGates, claims []*claimCall) ([]orbit.ID, error) {
 	wanted := map[orbit.ID]bool{}
 	for _, c := range claims {
 		for _, id := range c.queues {
 			wanted[id] = true
 		}
-	}
-	gates, err := peekGates(ctx, q, ns)
-	if err != nil {
-		return nil, err
 	}
 	first := map[orbit.ID]pulsedb.PeekReadyRow{}
 	var order []orbit.ID
@@ -229,15 +272,30 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 	return order, nil
 }
 
+// claimGates are the closed gates, as a start must see them if a claim may start something, and else by a look if the fence hinted at some.
+func claimGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) (closedGates, error) {
+	hint := false
+	for _, c := range claims {
+		if c.start {
+			return shareGates(ctx, q, ns)
+		}
+		hint = hint || c.head.ClosedGates > 0
+	}
+	if !hint {
+		return nil, nil
+	}
+	return peekGates(ctx, q, ns)
+}
+
 // claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
 //  1. the rows, in claim order, without waiting for rivals;
 //  2. their tasks, read under that licence; one past its deadline fails here and now;
 //  3. the rows deleted, the attempts inserted with the next generation.
 //
 // Where nothing but overdue tasks was at the front it looks again, a few times: those must not hide the others.
-func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) error {
+func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) error {
 	for range maxOverdueLooks {
-		overdue, err := s.claimFront(ctx, tx, ns, queueID, claims)
+		overdue, err := s.claimFront(ctx, tx, ns, queueID, gates, claims)
 		if err != nil || !overdue {
 			return err
 		}
@@ -249,7 +307,7 @@ func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 const maxOverdueLooks = 8
 
 // claimFront does claimQueue's steps once, and tells whether it met overdue tasks.
-func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, claims []*claimCall) (overdue bool, err error) {
+func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) (overdue bool, err error) {
 	var takers []*claimCall
 	room := 0
 	for _, c := range claims {
@@ -266,10 +324,6 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}
-	queue, err := q.GetQueue(ctx, pulsedb.GetQueueParams{NamespaceID: ns, ID: queueID})
-	if err != nil {
-		return false, err
-	}
 	tasks, late, err := offerable(ctx, tx, q, ns, rows)
 	if err != nil {
 		return false, err
@@ -281,7 +335,6 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 	}
 	var taken []batch.ReadyRow
 	var attempts [][]any
-	until := tx.Now.Add(time.Duration(queue.OfferTimeoutMs) * time.Millisecond)
 	turn := 0
 	for _, row := range rows {
 		task, ok := tasks[row.TaskID]
@@ -292,22 +345,14 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 		if c == nil {
 			break
 		}
-		id, token := orbit.NewID(tx.Now), orbit.NewToken()
 		taken = append(taken, batch.ReadyRow{Priority: row.Priority, RankUs: row.RankUs, TaskID: row.TaskID})
-		attempts = append(attempts, []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(),
-			queue.OfferTimeoutMs, until, c.instanceID, queueID, tx.Now})
-		c.offers = append(c.offers, offer(queue, row, task, id, token, until))
-		c.size += int(task.PayloadBytes)
-		emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, "attempt.offered", facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
+		attempts = append(attempts, give(tx, ns, queueID, row, task, c, gates))
 	}
 	if len(taken) == 0 {
 		return len(late) > 0, nil
 	}
-	n, err := batch.DeleteReady(ctx, tx, ns, queueID, taken)
-	if err := dbtx.SwappedAll(n, err, len(taken)); err != nil {
-		return false, err
-	}
-	return len(late) > 0, batch.Insert(ctx, tx, pulsedb.InsertAttempt, attempts)
+	batch.DeleteReady(tx, ns, queueID, taken)
+	return len(late) > 0, batch.Insert(tx, pulsedb.InsertAttempt, attempts)
 }
 
 // failOverdueReady fails a ready task whose row this transaction holds.
@@ -378,11 +423,22 @@ func offerable(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID
 	return tasks, late, err
 }
 
-func offer(queue pulsedb.PulseQueue, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, id orbit.ID, token orbit.Token, until time.Time) api.Offer {
+// give makes a task an offer of a claim, or starts it if the claim asks for that, its queue allows it and no gate is closed for it; it answers
+// the attempt's row.
+func give(tx *dbtx.Tx, ns, queueID orbit.ID, row pulsedb.LockReadyRow, task pulsedb.ListTasksToOfferRow, c *claimCall, gates closedGates) []any {
+	id, token := orbit.NewID(tx.Now), orbit.NewToken()
+	state, event, leaseMs, startedAt := orbit.AttemptOffered, "attempt.offered", task.OfferTimeoutMs, (*time.Time)(nil)
+	if c.start && task.OneStep && gates.closedFor(queueID, task.Type, c.instanceID) == "" {
+		state, event, leaseMs, startedAt = orbit.AttemptRunning, "attempt.started", task.LeaseMs, &tx.Now
+	}
+	until := tx.Now.Add(time.Duration(leaseMs) * time.Millisecond)
 	o := api.Offer{
-		AttemptID: id, TaskID: row.TaskID, QueueID: queue.ID, Type: task.Type, Generation: task.Generation + 1, AttemptNumber: int(task.AttemptsUsed) + 1,
-		Token: token.Text(), OfferExpiresAt: until, LeaseMs: int64(queue.LeaseMs), Payload: jx.Raw(task.InlinePayload), PayloadVersion: int64(task.PayloadVersion),
+		AttemptID: id, TaskID: row.TaskID, QueueID: queueID, Type: task.Type, Generation: task.Generation + 1, AttemptNumber: int(task.AttemptsUsed) + 1,
+		Token: token.Text(), OfferExpiresAt: until, LeaseMs: int64(task.LeaseMs), Payload: jx.Raw(task.InlinePayload), PayloadVersion: int64(task.PayloadVersion),
 		Priority: int(row.Priority), RunAt: task.RunAt,
+	}
+	if startedAt != nil {
+		o.StartedAt, o.LeaseUntil = api.NewOptDateTime(tx.Now), api.NewOptDateTime(until)
 	}
 	if task.DeadlineAt != nil {
 		o.DeadlineAt = api.NewOptDateTime(*task.DeadlineAt)
@@ -393,5 +449,8 @@ func offer(queue pulsedb.PulseQueue, row pulsedb.LockReadyRow, task pulsedb.List
 	if task.TraceState != "" {
 		o.Tracestate = api.NewOptString(task.TraceState)
 	}
-	return o
+	c.offers, c.size = append(c.offers, o), c.size+int(task.PayloadBytes)
+	emit(tx, ns, c.caller.ActorID.Null(), kindAttempt, id, 1, event, facts{"task_id": row.TaskID, "instance_id": c.instanceID, "generation": task.Generation + 1})
+	return []any{ns, id, row.TaskID, queueID, task.Generation + 1, c.instanceID, c.head.SessionID, c.epoch, c.seq, token.Digest(), state,
+		leaseMs, until, c.instanceID, queueID, tx.Now, startedAt}
 }

@@ -49,7 +49,7 @@ func createQueue(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue puls
 	err := pulsedb.New(tx).InsertQueue(ctx, pulsedb.InsertQueueParams{
 		NamespaceID: queue.NamespaceID, ID: queue.ID, Name: queue.Name, LeaseMs: queue.LeaseMs, OfferTimeoutMs: queue.OfferTimeoutMs,
 		MaxAttempts: queue.MaxAttempts, BackoffInitialMs: queue.BackoffInitialMs, BackoffMaxMs: queue.BackoffMaxMs,
-		RetentionMs: queue.RetentionMs, UnknownOutcome: queue.UnknownOutcome, CreatedAt: tx.Now, UpdatedAt: tx.Now,
+		RetentionMs: queue.RetentionMs, UnknownOutcome: queue.UnknownOutcome, OneStep: queue.OneStep, CreatedAt: tx.Now, UpdatedAt: tx.Now,
 	})
 	if dbtx.IsDuplicate(err) {
 		return platform.Reply{}, fault.New(fault.StateConflict, "there is a queue named %q already; use it, or choose another name", queue.Name)
@@ -84,6 +84,7 @@ func newQueue(r *api.CreateQueueRequest) pulsedb.PulseQueue {
 		BackoffInitialMs: uint32(r.BackoffInitialMs.Or(1_000)),
 		BackoffMaxMs:     uint32(r.BackoffMaxMs.Or(300_000)),
 		RetentionMs:      r.RetentionMs.Or(7 * 24 * 3_600_000),
+		OneStep:          r.OneStep.Or(false),
 		UnknownOutcome:   orbit.UnknownOutcome(r.UnknownOutcome.Or(api.CreateQueueRequestUnknownOutcome(orbit.UnknownReview))),
 	}
 }

@@ -2,8 +2,6 @@ package pulse
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"slices"
 
 	"github.com/orbit-run/orbit"
@@ -33,22 +31,22 @@ func fence(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*worker
 	return nil
 }
 
-func shareHeads(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*workerCall) (map[orbit.ID]pulsedb.ShareFenceRow, error) {
+func shareHeads(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, calls []*workerCall) (map[orbit.ID]pulsedb.ShareFencesRow, error) {
+	ids := map[orbit.ID]bool{}
+	for _, c := range calls {
+		ids[c.instanceID] = true
+	}
+	heads := make(map[orbit.ID]pulsedb.ShareFencesRow, len(ids))
 	if calls[0].patient {
-		head, err := q.ShareFence(ctx, pulsedb.ShareFenceParams{NamespaceID: ns, InstanceID: calls[0].instanceID})
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil, nil
+		rows, err := q.AwaitFences(ctx, pulsedb.AwaitFencesParams{NamespaceID: ns, InstanceIds: keys(ids)})
+		for _, r := range rows {
+			heads[r.OwnInstanceID] = pulsedb.ShareFencesRow(r)
 		}
-		return map[orbit.ID]pulsedb.ShareFenceRow{head.OwnInstanceID: head}, err
+		return heads, err
 	}
-	ids := make([]orbit.ID, len(calls))
-	for k, c := range calls {
-		ids[k] = c.instanceID
-	}
-	rows, err := q.ShareFences(ctx, pulsedb.ShareFencesParams{NamespaceID: ns, InstanceIds: ids})
-	heads := make(map[orbit.ID]pulsedb.ShareFenceRow, len(rows))
+	rows, err := q.ShareFences(ctx, pulsedb.ShareFencesParams{NamespaceID: ns, InstanceIds: keys(ids)})
 	for _, r := range rows {
-		heads[r.OwnInstanceID] = pulsedb.ShareFenceRow(r)
+		heads[r.OwnInstanceID] = r
 	}
 	return heads, err
 }
@@ -71,7 +69,7 @@ func fenced(items []*item) []*item {
 	return slices.DeleteFunc(slices.Clone(items), func(i *item) bool { return i.call.err != nil || i.call.again })
 }
 
-func errSuperseded(head pulsedb.ShareFenceRow) error {
+func errSuperseded(head pulsedb.ShareFencesRow) error {
 	if head.ClosedAt != nil {
 		return fault.New(fault.SessionSuperseded, "this worker session was closed; open a new one with a new instance_id")
 	}

@@ -33,10 +33,27 @@ func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsReq
 	for k, raw := range req.Items {
 		c.items = append(c.items, decodeFinish(ctx, c, raw, k))
 	}
+	claim, err := s.finishClaim(ctx, c, req.Claim)
+	if err != nil {
+		return nil, err
+	}
+	c.claim = claim
 	if err := s.perform(ctx, s.finishes, c); err != nil {
 		return nil, err
 	}
-	return s.encodeFinishes(ctx, c.items), nil
+	return s.encodeFinishes(ctx, c.items, claim), nil
+}
+
+// finishClaim reads the claim that a call makes with its results; nil if it makes none. One whose queues are refused is answered so, and takes nothing.
+func (s *Service) finishClaim(ctx context.Context, c *workerCall, req api.OptFinishClaim) (*claimCall, error) {
+	if !req.Set {
+		return nil, nil
+	}
+	r := req.Value
+	claim := &claimCall{workerCall: workerCall{caller: c.caller, instanceID: c.instanceID, epoch: c.epoch}, seq: r.ClaimSeq, limit: r.Max, start: r.Start.Or(false)}
+	var err error
+	claim.queues, err = s.claimQueues(ctx, claim, r.Queues)
+	return claim, err
 }
 
 func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *item {
@@ -71,7 +88,8 @@ func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *it
 //  1. session head, shared; an old epoch does not end the call, its results are evidence;
 //  2. the attempts, by primary key;
 //  3. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
-//  4. receipts, and evidence for what was refused.
+//  4. receipts, and evidence for what was refused;
+//  5. claims made with results. They wait for no row, so that their place after the attempts is in nobody's way.
 func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
 	q := pulsedb.New(tx)
 	if err := fence(ctx, q, ns, calls); err != nil {
@@ -85,29 +103,21 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := answerRepeats(ctx, q, ns, held); err != nil {
 		return err
 	}
-	var running []pulsedb.PulseAttempt
-	for i, a := range held {
-		switch {
-		case i.replayed || i.err != nil:
-		case a.State == orbit.AttemptOffered:
-			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
-		case i.call.superseded:
-			i.err = errSuperseded(i.call.head)
-		case a.State == orbit.AttemptRunning:
-			running = append(running, a)
-		default:
-			i.err = finishOver(a)
-		}
-	}
-	endings, err := endingsOf(ctx, q, ns, running)
-	if err != nil {
-		return err
-	}
 	var decided []ending
 	var receipts [][]any
 	for _, i := range items {
-		e, ok := endings[i.attemptID]
-		if i.err != nil || i.replayed || !ok {
+		e, ok := held[i]
+		switch {
+		case !ok || i.replayed || i.err != nil:
+			continue
+		case e.attempt.State == orbit.AttemptOffered:
+			i.err = fault.New(fault.StaleAttempt, "the attempt was never started; only a started attempt has a result")
+			continue
+		case i.call.superseded:
+			i.err = errSuperseded(i.call.head)
+			continue
+		case e.attempt.State != orbit.AttemptRunning:
+			i.err = finishOver(e.attempt)
 			continue
 		}
 		e.actor = i.actor()
@@ -119,18 +129,35 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := s.settle(ctx, tx, ns, decided); err != nil {
 		return err
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertReceipt, receipts); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertReceipt, receipts); err != nil {
 		return err
 	}
-	return keepEvidence(ctx, tx, q, ns, held)
+	if err := keepEvidence(ctx, tx, q, ns, held); err != nil {
+		return err
+	}
+	return s.claimWith(ctx, tx, ns, calls)
+}
+
+func (s *Service) claimWith(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall) error {
+	var claims []*claimCall
+	for _, c := range calls {
+		if c.claim != nil && c.err == nil && !c.again {
+			c.claim.head, c.claim.superseded = c.head, c.superseded
+			claims = append(claims, c.claim)
+		}
+	}
+	if len(claims) == 0 {
+		return nil
+	}
+	return s.claimFenced(ctx, tx, ns, claims)
 }
 
 // answerRepeats gives attempts that have a receipt their original one, or refuses what contradicts it.
-func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
+func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held map[*item]ending) error {
 	var ended []orbit.ID
-	for _, a := range held {
-		if a.EndedAt != nil {
-			ended = append(ended, a.ID)
+	for _, e := range held {
+		if e.attempt.EndedAt != nil {
+			ended = append(ended, e.attempt.ID)
 		}
 	}
 	if len(ended) == 0 {
@@ -144,8 +171,8 @@ func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held ma
 	for _, r := range rows {
 		byID[r.AttemptID] = r
 	}
-	for i, a := range held {
-		r, ok := byID[a.ID]
+	for i := range held {
+		r, ok := byID[i.attemptID]
 		switch {
 		case !ok:
 		case r.Digest == i.digest:
@@ -173,8 +200,9 @@ const maxEvidence = 16
 
 // keepEvidence keeps the refused results of attempts that were started, and names them to the worker. The same one is kept once: the held
 // attempt keeps rivals away between the look and the insert.
-func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]pulsedb.PulseAttempt) error {
-	for i, a := range held {
+func keepEvidence(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, held map[*item]ending) error {
+	for i, e := range held {
+		a := e.attempt
 		var f *fault.Fault
 		if !errors.As(i.err, &f) || a.StartedAt == nil {
 			continue
@@ -222,7 +250,7 @@ func attemptReceipt(e ending, said submission, now time.Time) []byte {
 }
 
 // encodeFinishes writes the reply by hand, because a receipt's stored bytes go into it unchanged.
-func (s *Service) encodeFinishes(ctx context.Context, items []*item) jx.Raw {
+func (s *Service) encodeFinishes(ctx context.Context, items []*item, claim *claimCall) jx.Raw {
 	var e jx.Encoder
 	e.ObjStart()
 	e.FieldStart("items")
@@ -250,6 +278,14 @@ func (s *Service) encodeFinishes(ctx context.Context, items []*item) jx.Raw {
 		e.ObjEnd()
 	}
 	e.ArrEnd()
+	if claim != nil {
+		r := api.FinishClaimResult{Status: 200, ClaimSeq: claim.seq, Offers: claim.offers}
+		if claim.err != nil {
+			r.Status, r.Problem = s.problem(ctx, claim.err)
+		}
+		e.FieldStart("claim")
+		r.Encode(&e)
+	}
 	e.ObjEnd()
 	return e.Bytes()
 }

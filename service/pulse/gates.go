@@ -14,7 +14,8 @@ type closedGates map[pulsedb.ListClosedGatesRow]bool
 // shareGates reads the closed gates under the shared root row: until the commit no gate of the namespace closes, and none whose close has
 // returned is missed.
 func shareGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGates, error) {
-	if _, err := q.ShareRootGate(ctx, ns); err != nil {
+	root, err := q.ShareRootGate(ctx, ns)
+	if err != nil || root.ClosedGates == 0 {
 		return nil, err
 	}
 	return peekGates(ctx, q, ns)
@@ -34,10 +35,13 @@ func peekGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGate
 }
 
 // closedFor names the gate that keeps a task from starting on an instance, in the form blocked rows carry; empty means that all are open.
-func (g closedGates) closedFor(t pulsedb.ListTaskHeadsRow, instanceID orbit.ID) string {
+func (g closedGates) closedFor(queueID orbit.ID, taskType string, instanceID orbit.ID) string {
+	if len(g) == 0 {
+		return ""
+	}
 	for _, row := range []pulsedb.ListClosedGatesRow{
-		{Scope: orbit.GateScopeNamespace}, {Scope: orbit.GateScopeQueue, ScopeID: t.QueueID.String()},
-		{Scope: orbit.GateScopeTaskType, ScopeID: t.Type}, {Scope: orbit.GateScopeInstance, ScopeID: instanceID.String()},
+		{Scope: orbit.GateScopeNamespace}, {Scope: orbit.GateScopeQueue, ScopeID: queueID.String()},
+		{Scope: orbit.GateScopeTaskType, ScopeID: taskType}, {Scope: orbit.GateScopeInstance, ScopeID: instanceID.String()},
 	} {
 		if g[row] {
 			return gateBlocker(row.Scope, row.ScopeID)

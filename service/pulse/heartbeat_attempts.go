@@ -72,8 +72,7 @@ func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*w
 	if len(alive) == 0 {
 		return nil
 	}
-	n, err := q.BeatInstances(ctx, pulsedb.BeatInstancesParams{NowAt: tx.Now, NamespaceID: ns, Ids: keys(alive)})
-	if err := dbtx.SwappedAll(n, err, len(alive)); err != nil {
+	if _, err := pulsedb.New(tx.Later(len(alive))).BeatInstances(ctx, pulsedb.BeatInstancesParams{NowAt: tx.Now, NamespaceID: ns, Ids: keys(alive)}); err != nil {
 		return err
 	}
 	held, err := hold(ctx, q, ns, items)
@@ -81,7 +80,8 @@ func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*w
 		return err
 	}
 	var running []orbit.ID
-	for i, a := range held {
+	for i, e := range held {
+		a := e.attempt
 		if a.State != orbit.AttemptRunning {
 			i.err = beatOver(a)
 			continue
@@ -92,16 +92,14 @@ func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*w
 	if len(running) == 0 {
 		return nil
 	}
-	n, err = q.BeatAttempts(ctx, pulsedb.BeatAttemptsParams{NowAt: tx.Now, NamespaceID: ns, Ids: running})
-	if err := dbtx.SwappedAll(n, err, len(running)); err != nil {
+	if _, err := pulsedb.New(tx.Later(len(running))).BeatAttempts(ctx, pulsedb.BeatAttemptsParams{NowAt: tx.Now, NamespaceID: ns, Ids: running}); err != nil {
 		return err
 	}
-	for i, a := range held {
+	for i := range held {
 		if i.err != nil || i.progress == nil {
 			continue
 		}
-		n, err := q.SetProgress(ctx, pulsedb.SetProgressParams{Progress: i.progress, NamespaceID: ns, ID: a.ID})
-		if err := dbtx.Swapped(n, err); err != nil {
+		if _, err := pulsedb.New(tx.Later(1)).SetProgress(ctx, pulsedb.SetProgressParams{Progress: i.progress, NamespaceID: ns, ID: i.attemptID}); err != nil {
 			return err
 		}
 	}

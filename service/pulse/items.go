@@ -2,8 +2,6 @@ package pulse
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/go-faster/jx"
@@ -45,12 +43,13 @@ type workerCall struct {
 	instanceID orbit.ID
 	epoch      int64
 	items      []*item
+	claim      *claimCall // with finish: what is claimed in the same transaction
 
-	err        error                 // refuses the whole call
-	head       pulsedb.ShareFenceRow // the session, as the fence found it
-	superseded bool                  // the call's epoch is not the current one, or it was closed
-	again      bool                  // the batch could not judge the call, which is then judged by itself
-	patient    bool                  // judged by itself: it keeps nobody waiting, and waits for rows itself
+	err        error                  // refuses the whole call
+	head       pulsedb.ShareFencesRow // the session, as the fence found it
+	superseded bool                   // the call's epoch is not the current one, or it was closed
+	again      bool                   // the batch could not judge the call, which is then judged by itself
+	patient    bool                   // judged by itself: it keeps nobody waiting, and waits for rows itself
 }
 
 func (i *item) actor() orbit.NullID { return i.call.caller.ActorID.Null() }
@@ -103,73 +102,61 @@ func checkCount(n, least int) error {
 var errSkipped = &fault.Fault{Code: fault.Unavailable, Detail: "the attempt is being changed by another call; try again", RetryAfter: time.Second}
 
 // hold locks the attempts of items by primary key, and answers the items whose attempt does not exist, is not theirs, or is held elsewhere.
-// What it returns is held until the commit. The single item of a patient call waits for its row.
-func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (map[*item]pulsedb.PulseAttempt, error) {
+// What it returns is held until the commit, with task and queue as they are. The single item of a patient call waits for its row.
+func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (map[*item]ending, error) {
+	if len(items) == 0 {
+		return nil, nil
+	}
 	rows, err := lockAttempts(ctx, q, ns, attemptIDs(items), len(items) == 1 && items[0].call.patient)
 	if err != nil {
 		return nil, err
 	}
-	byID := make(map[orbit.ID]pulsedb.PulseAttempt, len(rows))
+	byID := make(map[orbit.ID]ending, len(rows))
 	for _, r := range rows {
-		byID[r.ID] = r
+		byID[r.PulseAttempt.ID] = endingOf(r)
 	}
-	var absent, refused []*item
-	held := make(map[*item]pulsedb.PulseAttempt, len(rows))
+	var absent []*item
+	held := make(map[*item]ending, len(rows))
 	for _, i := range items {
-		row, ok := byID[i.attemptID]
+		e, ok := byID[i.attemptID]
 		switch {
 		case !ok:
 			absent = append(absent, i)
-		case row.TokenDigest != i.token || row.InstanceID != i.call.instanceID || row.Epoch != i.call.epoch:
-			refused = append(refused, i)
+		case !i.call.caller.SeesQueue(e.queue.Name) && !i.owns(e.attempt):
+			i.err = fault.Missing(kindAttempt) // who does not see the queue is not told that there is such an attempt
+		case !i.owns(e.attempt):
+			i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
 		default:
-			held[i] = row
+			held[i] = e
 		}
-	}
-	if err := refuseTokens(ctx, q, ns, refused, byID); err != nil {
-		return nil, err
 	}
 	return held, explainAbsent(ctx, q, ns, absent)
 }
 
-// refuseTokens answers items whose token is not that of their attempt. Who does not see the attempt's queue is not told that there is one.
-func refuseTokens(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item, byID map[orbit.ID]pulsedb.PulseAttempt) error {
-	if len(items) == 0 {
-		return nil
-	}
-	names := map[orbit.ID]string{}
-	for _, i := range items {
-		names[byID[i.attemptID].QueueID] = ""
-	}
-	queues, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: keys(names)})
-	if err != nil {
-		return err
-	}
-	for _, queue := range queues {
-		names[queue.ID] = queue.Name
-	}
-	for _, i := range items {
-		i.err = fault.New(fault.StaleAttempt, "the token is not that of this attempt for this instance and epoch")
-		if !i.call.caller.SeesQueue(names[byID[i.attemptID].QueueID]) {
-			i.err = fault.Missing(kindAttempt)
-		}
-	}
-	return nil
+// owns reports whether the item shows the token of an attempt, for the instance and epoch it was offered to.
+func (i *item) owns(a pulsedb.PulseAttempt) bool {
+	return a.TokenDigest == i.token && a.InstanceID == i.call.instanceID && a.Epoch == i.call.epoch
 }
 
 // lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a patient caller waits for its single one.
-func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID, patient bool) ([]pulsedb.PulseAttempt, error) {
-	switch {
-	case len(ids) == 0:
-		return nil, nil
-	case patient:
-		row, err := q.LockAttempt(ctx, pulsedb.LockAttemptParams{NamespaceID: ns, ID: ids[0]})
-		if errors.Is(err, sql.ErrNoRows) {
-			return nil, nil
-		}
-		return []pulsedb.PulseAttempt{row}, err
+func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID, patient bool) ([]pulsedb.LockAttemptsRow, error) {
+	if !patient {
+		return q.LockAttempts(ctx, pulsedb.LockAttemptsParams{NamespaceID: ns, Ids: ids})
 	}
-	return q.LockAttempts(ctx, pulsedb.LockAttemptsParams{NamespaceID: ns, Ids: ids})
+	rows, err := q.AwaitAttempts(ctx, pulsedb.AwaitAttemptsParams{NamespaceID: ns, Ids: ids})
+	held := make([]pulsedb.LockAttemptsRow, len(rows))
+	for k, r := range rows {
+		held[k] = pulsedb.LockAttemptsRow(r)
+	}
+	return held, err
+}
+
+// endingOf is what deciders and settle need of a held attempt.
+func endingOf(r pulsedb.LockAttemptsRow) ending {
+	return ending{attempt: r.PulseAttempt, queue: r.PulseQueue, task: pulsedb.ListTaskHeadsRow{
+		ID: r.ID, QueueID: r.QueueID, Type: r.Type, Priority: r.Priority, RankUs: r.RankUs, RunAt: r.RunAt, DeadlineAt: r.DeadlineAt,
+		MaxAttempts: r.MaxAttempts, AttemptsUsed: r.AttemptsUsed, Generation: r.Generation, IdleOffers: r.IdleOffers, State: r.State, Revision: r.Revision,
+	}}
 }
 
 // explainAbsent tells an attempt that does not exist from one that is held elsewhere.
@@ -186,47 +173,12 @@ func explainAbsent(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, absent 
 		exists[r.ID] = true
 	}
 	for _, i := range absent {
-		i.err = fault.Missing("attempt")
+		i.err = fault.Missing(kindAttempt)
 		if exists[i.attemptID] {
 			i.err = errSkipped
 		}
 	}
 	return nil
-}
-
-// endingsOf joins held attempts with their tasks and queues, as settle needs them. The task rows are read without locks: the
-// held attempt is the licence, and nobody else writes the task.
-func endingsOf(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, attempts []pulsedb.PulseAttempt) (map[orbit.ID]ending, error) {
-	if len(attempts) == 0 {
-		return nil, nil
-	}
-	taskIDs := make([]orbit.ID, len(attempts))
-	queueIDs := map[orbit.ID]bool{}
-	for i, a := range attempts {
-		taskIDs[i] = a.TaskID
-		queueIDs[a.QueueID] = true
-	}
-	heads, err := q.ListTaskHeads(ctx, pulsedb.ListTaskHeadsParams{NamespaceID: ns, Ids: taskIDs})
-	if err != nil {
-		return nil, err
-	}
-	queues, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: keys(queueIDs)})
-	if err != nil {
-		return nil, err
-	}
-	taskByID := make(map[orbit.ID]pulsedb.ListTaskHeadsRow, len(heads))
-	for _, t := range heads {
-		taskByID[t.ID] = t
-	}
-	queueByID := make(map[orbit.ID]pulsedb.PulseQueue, len(queues))
-	for _, row := range queues {
-		queueByID[row.ID] = row
-	}
-	endings := make(map[orbit.ID]ending, len(attempts))
-	for _, a := range attempts {
-		endings[a.ID] = ending{attempt: a, task: taskByID[a.TaskID], queue: queueByID[a.QueueID]}
-	}
-	return endings, nil
 }
 
 // encodeItems writes the reply of a call, a result an item in order.

@@ -135,7 +135,7 @@ func lockOwnSession(ctx context.Context, q *pulsedb.Queries, c *workerCall) (pul
 	case session.ActorID != c.caller.ActorID:
 		return session, fault.Missing("worker instance")
 	case session.InstanceID != c.instanceID || session.Epoch != c.epoch:
-		return session, errSuperseded(pulsedb.ShareFenceRow{Epoch: session.Epoch})
+		return session, errSuperseded(pulsedb.ShareFencesRow{Epoch: session.Epoch})
 	}
 	return session, nil
 }

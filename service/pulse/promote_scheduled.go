@@ -50,14 +50,13 @@ func (s *Service) promote(ctx context.Context, due []pulsedb.DueScheduledRow) (i
 		}
 		rows := make([]workingRow, len(held))
 		for i, r := range held {
-			n, err := q.TakeScheduled(ctx, pulsedb.TakeScheduledParams{DueAt: r.DueAt, NamespaceID: ns, TaskID: r.TaskID})
-			if err := dbtx.Swapped(n, err); err != nil {
+			if _, err := pulsedb.New(tx.Later(1)).TakeScheduled(ctx, pulsedb.TakeScheduledParams{DueAt: r.DueAt, NamespaceID: ns, TaskID: r.TaskID}); err != nil {
 				return err
 			}
 			rows[i] = workingRow{taskID: r.TaskID, queueID: r.QueueID, priority: r.Priority, rankUs: r.RankUs, runAt: tx.Now}
 		}
 		moved = len(held)
-		return s.insertWorkingRows(ctx, tx, ns, rows)
+		return s.insertWorkingRows(tx, ns, rows)
 	})
 	return moved, err
 }
@@ -129,7 +128,7 @@ func (s *Service) unblock(ctx context.Context, b pulsedb.DueBlockersRow) (int, e
 		if err := dbtx.SwappedAll(n, err, moved); err != nil {
 			return err
 		}
-		return s.insertWorkingRows(ctx, tx, b.NamespaceID, rows)
+		return s.insertWorkingRows(tx, b.NamespaceID, rows)
 	})
 	return moved, err
 }

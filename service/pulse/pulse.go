@@ -12,6 +12,8 @@ import (
 	"slices"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
@@ -34,6 +36,7 @@ type Service struct {
 	Fresh func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error)
 
 	waiters *waiters
+	opened  *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -44,8 +47,9 @@ type Service struct {
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
 	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
-	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
-		s.submitTogether(slices.Concat(groups...))
+	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
+	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall, ahead func()) {
+		s.submitTogether(slices.Concat(groups...), ahead)
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
@@ -56,6 +60,8 @@ func New(s Service) *Service {
 }
 
 const (
+	// maxOpened bounds what is remembered of incarnations.
+	maxOpened = 8192
 	// HeartbeatInterval is how often an instance is asked to show life.
 	HeartbeatInterval = 10 * time.Second
 	// silence is after how long without a sign of life an instance is shown as expired; its leases end by themselves.

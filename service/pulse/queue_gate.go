@@ -51,6 +51,14 @@ func setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue pul
 	if err := writeGate(ctx, tx, gate, m.to, reason); err != nil {
 		return gate, err
 	}
+	more := int32(1)
+	if m.to == orbit.GateOpen {
+		more = -1
+	}
+	n, err := q.CountClosedGates(ctx, pulsedb.CountClosedGatesParams{More: more, NamespaceID: queue.NamespaceID})
+	if err := dbtx.Swapped(n, err); err != nil {
+		return gate, fmt.Errorf("root gate: %w", err)
+	}
 	gate.State, gate.Reason, gate.ControlVersion, gate.UpdatedAt = m.to, reason, gate.ControlVersion+1, tx.Now
 	emit(tx, queue.NamespaceID, c.ActorID.Null(), kindGate, queue.ID, gate.ControlVersion, m.event, facts{"scope": gate.Scope, "name": queue.Name})
 	return gate, platform.Audit(ctx, tx, c, platform.Act{Action: m.operation, TargetKind: kindQueue, TargetID: queue.ID,

@@ -44,7 +44,7 @@ func viewQueue(r pulsedb.PulseQueue, paused bool) api.Queue {
 	return api.Queue{
 		ID: r.ID, Name: r.Name, LeaseMs: int64(r.LeaseMs), OfferTimeoutMs: int64(r.OfferTimeoutMs), MaxAttempts: int(r.MaxAttempts),
 		BackoffInitialMs: int64(r.BackoffInitialMs), BackoffMaxMs: int64(r.BackoffMaxMs), RetentionMs: r.RetentionMs,
-		UnknownOutcome: api.UnknownOutcome(r.UnknownOutcome), Paused: paused, Revision: r.Revision, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
+		UnknownOutcome: api.UnknownOutcome(r.UnknownOutcome), OneStep: r.OneStep, Paused: paused, Revision: r.Revision, CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt,
 	}
 }
 
@@ -62,6 +62,9 @@ func queueGate(ctx context.Context, q *pulsedb.Queries, queue pulsedb.PulseQueue
 func checkPolicy(r pulsedb.PulseQueue) error {
 	if r.BackoffInitialMs > r.BackoffMaxMs {
 		return fault.Invalid("/backoff_initial_ms", "above_maximum", "the initial backoff (%d ms) must not exceed backoff_max_ms (%d ms)", r.BackoffInitialMs, r.BackoffMaxMs)
+	}
+	if r.OneStep && r.UnknownOutcome != orbit.UnknownRetry {
+		return fault.Invalid("/one_step", "needs_retry", "one_step needs unknown_outcome retry: of a task that was started by a claim whose reply was lost, nobody knows whether it ran")
 	}
 	return nil
 }

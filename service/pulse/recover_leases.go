@@ -71,23 +71,16 @@ func (s *Service) endTogether(ctx context.Context, op string, ns orbit.ID, ids [
 		if err != nil {
 			return err
 		}
-		live := held[:0]
-		for _, a := range held {
-			if a.EndedAt == nil {
-				live = append(live, a)
-			}
-		}
-		endings, err := endingsOf(ctx, q, ns, live)
-		if err != nil {
-			return err
-		}
 		fresh, err := s.Fresh(ctx, tx, tx.Now) // of the server that this very transaction is on
 		if err != nil {
 			return err
 		}
 		var decided []ending
-		for _, a := range live {
-			if e, ok := decide(endings[a.ID], tx.Now, fresh); ok {
+		for _, r := range held {
+			if r.PulseAttempt.EndedAt != nil {
+				continue
+			}
+			if e, ok := decide(endingOf(r), tx.Now, fresh); ok {
 				decided = append(decided, e)
 			}
 		}

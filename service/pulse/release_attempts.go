@@ -2,6 +2,7 @@ package pulse
 
 import (
 	"context"
+	"time"
 
 	"github.com/go-faster/jx"
 
@@ -64,29 +65,21 @@ func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls [
 	if err != nil {
 		return err
 	}
-	var offered []pulsedb.PulseAttempt
-	for i, a := range held {
-		switch {
+	var decided []ending
+	for _, i := range items {
+		e, ok := held[i]
+		switch a := e.attempt; {
+		case !ok:
 		case a.State == orbit.AttemptOffered:
-			offered = append(offered, a)
+			e.actor = i.actor()
+			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
+			i.released = releasedAttempt(a)
 		case a.State == orbit.AttemptReleased:
 			i.released = releasedAttempt(a)
 		case a.StartedAt != nil:
 			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only an offer is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
 		default:
 			i.err = startOver(a)
-		}
-	}
-	endings, err := endingsOf(ctx, q, ns, offered)
-	if err != nil {
-		return err
-	}
-	var decided []ending
-	for _, i := range items {
-		if e, ok := endings[i.attemptID]; ok && i.err == nil {
-			e.actor = i.actor()
-			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
-			i.released = releasedAttempt(e.attempt)
 		}
 	}
 	return s.settle(ctx, tx, ns, decided)
@@ -105,7 +98,7 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 			return err
 		}
 		if session.ClosedAt != nil {
-			return errSuperseded(pulsedb.ShareFenceRow{ClosedAt: session.ClosedAt})
+			return errSuperseded(pulsedb.ShareFencesRow{ClosedAt: session.ClosedAt})
 		}
 		// A repeat, or a claim before one that was abandoned, changes nothing.
 		if _, err := q.AbandonClaims(ctx, pulsedb.AbandonClaimsParams{ClaimSeq: claimSeq, NamespaceID: ns, ID: session.ID, Epoch: c.epoch}); err != nil {
@@ -117,7 +110,7 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 		}
 		var ids []orbit.ID
 		for _, r := range rows {
-			if r.State == orbit.AttemptOffered {
+			if r.State == orbit.AttemptOffered || startedWithClaim(r.OfferedAt, r.StartedAt, r.Heartbeats) {
 				ids = append(ids, r.ID)
 			}
 		}
@@ -130,31 +123,33 @@ func (s *Service) abandonClaim(ctx context.Context, c *workerCall, claimSeq int6
 func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall, ids []orbit.ID) ([]*item, error) {
 	q := pulsedb.New(tx)
 	ns := c.caller.NamespaceID
-	var offered []pulsedb.PulseAttempt
-	for _, id := range ids { // one by one: an offer that is held elsewhere is waited for, not left behind
-		rows, err := lockAttempts(ctx, q, ns, []orbit.ID{id}, true)
-		if err != nil {
-			return nil, err
-		}
-		if len(rows) == 1 && rows[0].State == orbit.AttemptOffered {
-			offered = append(offered, rows[0])
-		}
+	if len(ids) == 0 {
+		return nil, nil
 	}
-	endings, err := endingsOf(ctx, q, ns, offered)
+	rows, err := lockAttempts(ctx, q, ns, ids, true) // an offer that is held elsewhere is waited for, not left behind
 	if err != nil {
 		return nil, err
 	}
 	var decided []ending
 	var items []*item
-	for _, a := range offered {
-		e := endings[a.ID]
+	for _, r := range rows {
+		a := r.PulseAttempt
+		if a.State != orbit.AttemptOffered && (a.State != orbit.AttemptRunning || !startedWithClaim(a.OfferedAt, a.StartedAt, a.Heartbeats)) {
+			continue
+		}
+		e := endingOf(r)
 		e.actor = c.caller.ActorID.Null()
 		decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, codeAbandoned, false))
-		items = append(items, &item{attemptID: a.ID, released: releasedAttempt(a)})
+		items = append(items, &item{attemptID: e.attempt.ID, released: releasedAttempt(e.attempt)})
 	}
 	return items, s.settle(ctx, tx, ns, decided)
 }
 
 func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {
 	return api.ReleasedAttempt{AttemptID: a.ID, TaskID: a.TaskID, State: api.AttemptStateReleased}
+}
+
+// startedWithClaim tells an attempt that its claim started, and of which nothing was heard since: to a worker that lost the reply it is an offer.
+func startedWithClaim(offeredAt time.Time, startedAt *time.Time, heartbeats int64) bool {
+	return startedAt != nil && startedAt.Equal(offeredAt) && heartbeats == 0
 }

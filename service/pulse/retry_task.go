@@ -61,11 +61,11 @@ func (s *Service) reopen(ctx context.Context, tx *dbtx.Tx, c platform.Caller, t 
 		return err
 	}
 	if deadline != nil {
-		if err := batch.Insert(ctx, tx, pulsedb.InsertDeadline, [][]any{{*deadline, c.NamespaceID, t.ID}}); err != nil {
+		if err := batch.Insert(tx, pulsedb.InsertDeadline, [][]any{{*deadline, c.NamespaceID, t.ID}}); err != nil {
 			return err
 		}
 	}
 	data["queue_id"] = t.QueueID
 	emit(tx, c.NamespaceID, c.ActorID.Null(), kindTask, t.ID, t.Revision+1, event, data)
-	return s.insertWorkingRows(ctx, tx, c.NamespaceID, []workingRow{row})
+	return s.insertWorkingRows(tx, c.NamespaceID, []workingRow{row})
 }

@@ -2,7 +2,6 @@ package pulse
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/orbit-run/orbit"
@@ -18,34 +17,33 @@ func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings 
 	if len(endings) == 0 {
 		return nil
 	}
-	q := pulsedb.New(tx)
-	if err := endAttempts(ctx, q, tx, ns, endings); err != nil {
-		return fmt.Errorf("end attempts: %w", err)
+	if err := endAttempts(ctx, tx, ns, endings); err != nil {
+		return err
 	}
-	if err := endTasks(ctx, q, tx, ns, endings); err != nil {
-		return fmt.Errorf("end tasks: %w", err)
+	if err := endTasks(ctx, tx, ns, endings); err != nil {
+		return err
 	}
 	var back []workingRow
 	for _, e := range endings {
 		switch e.fate {
 		case fateRequeue:
-			row, err := requeue(ctx, q, tx, ns, e)
+			row, err := requeue(ctx, tx, ns, e)
 			if err != nil {
-				return fmt.Errorf("requeue: %w", err)
+				return err
 			}
 			back = append(back, row)
 		case fatePark:
-			if err := park(ctx, q, tx, ns, e); err != nil {
-				return fmt.Errorf("park: %w", err)
+			if err := park(ctx, tx, ns, e); err != nil {
+				return err
 			}
 		}
 	}
-	if err := s.insertWorkingRows(ctx, tx, ns, back); err != nil {
-		return fmt.Errorf("working rows: %w", err)
+	if err := s.insertWorkingRows(tx, ns, back); err != nil {
+		return err
 	}
 	for _, e := range endings {
 		if e.fate != fateRequeue {
-			if err := dropDeadline(ctx, q, ns, e.task.ID, e.task.DeadlineAt); err != nil {
+			if err := dropDeadline(ctx, tx, ns, e.task.ID, e.task.DeadlineAt); err != nil {
 				return err
 			}
 		}
@@ -54,7 +52,7 @@ func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings 
 	return nil
 }
 
-func endAttempts(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
+func endAttempts(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
 	type group struct {
 		state         orbit.AttemptState
 		code, message string
@@ -65,16 +63,15 @@ func endAttempts(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.
 		ids[g] = append(ids[g], e.attempt.ID)
 	}
 	for g, ids := range ids {
-		n, err := q.EndAttempts(ctx, pulsedb.EndAttemptsParams{
-			State: g.state, NowAt: tx.Now, EndCode: g.code, EndMessage: g.message, NamespaceID: ns, Ids: ids})
-		if err := dbtx.SwappedAll(n, err, len(ids)); err != nil {
+		if _, err := pulsedb.New(tx.Later(len(ids))).EndAttempts(ctx, pulsedb.EndAttemptsParams{
+			State: g.state, NowAt: tx.Now, EndCode: g.code, EndMessage: g.message, NamespaceID: ns, Ids: ids}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func endTasks(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
+func endTasks(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
 	type group struct {
 		state         orbit.TaskState
 		code, message string
@@ -97,17 +94,16 @@ func endTasks(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID,
 		ids[g] = append(ids[g], e.task.ID)
 	}
 	for g, ids := range ids {
-		n, err := q.EndTasks(ctx, pulsedb.EndTasksParams{
+		if _, err := pulsedb.New(tx.Later(len(ids))).EndTasks(ctx, pulsedb.EndTasksParams{
 			State: g.state, FailureCode: g.code, FailureMessage: g.message, Used: count(g.used), NowAt: tx.Now,
-			ExpiresAt: expiry(tx.Now, g.retention), NamespaceID: ns, Ids: ids})
-		if err := dbtx.SwappedAll(n, err, len(ids)); err != nil {
+			ExpiresAt: expiry(tx.Now, g.retention), NamespaceID: ns, Ids: ids}); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func requeue(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID, e ending) (workingRow, error) {
+func requeue(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, e ending) (workingRow, error) {
 	row := workingRow{taskID: e.task.ID, queueID: e.task.QueueID, priority: e.task.Priority, runAt: e.task.RunAt, rankUs: e.task.RankUs, blocker: e.blocker}
 	if e.delay > 0 {
 		row.runAt = tx.Now.Add(e.delay).Truncate(time.Microsecond)
@@ -117,11 +113,11 @@ func requeue(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID, 
 	if !e.used {
 		idle = e.task.IdleOffers + uint32(count(e.idle))
 	}
-	n, err := q.RequeueTask(ctx, pulsedb.RequeueTaskParams{
+	_, err := pulsedb.New(tx.Later(1)).RequeueTask(ctx, pulsedb.RequeueTaskParams{
 		RunAt: row.runAt, RankUs: row.rankUs, FailureCode: failure(e, e.code), FailureMessage: failure(e, e.message),
 		AttemptsUsed: e.task.AttemptsUsed + uint32(count(e.used)), IdleOffers: idle, NowAt: tx.Now,
 		NamespaceID: ns, ID: e.task.ID, Revision: e.task.Revision})
-	return row, dbtx.Swapped(n, err)
+	return row, err
 }
 
 // failure keeps the last real failure on the task: an unstarted offer is none.
@@ -132,19 +128,19 @@ func failure(e ending, text string) *string {
 	return &text
 }
 
-func park(ctx context.Context, q *pulsedb.Queries, tx *dbtx.Tx, ns orbit.ID, e ending) error {
-	n, err := q.ParkTask(ctx, pulsedb.ParkTaskParams{
+func park(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, e ending) error {
+	_, err := pulsedb.New(tx.Later(1)).ParkTask(ctx, pulsedb.ParkTaskParams{
 		FailureCode: e.code, FailureMessage: e.message, NowAt: tx.Now, NamespaceID: ns, ID: e.task.ID, Revision: e.task.Revision})
-	return dbtx.Swapped(n, err)
+	return err
 }
 
 // dropDeadline removes the deadline of a task that is no longer open; a task in review keeps the time, but does not end by it.
-func dropDeadline(ctx context.Context, q *pulsedb.Queries, ns, taskID orbit.ID, at *time.Time) error {
+func dropDeadline(ctx context.Context, tx *dbtx.Tx, ns, taskID orbit.ID, at *time.Time) error {
 	if at == nil {
 		return nil
 	}
-	n, err := q.DropDeadline(ctx, pulsedb.DropDeadlineParams{DeadlineAt: *at, NamespaceID: ns, TaskID: taskID})
-	return dbtx.Swapped(n, err)
+	_, err := pulsedb.New(tx.Later(1)).DropDeadline(ctx, pulsedb.DropDeadlineParams{DeadlineAt: *at, NamespaceID: ns, TaskID: taskID})
+	return err
 }
 
 func emitEnding(tx *dbtx.Tx, ns orbit.ID, e ending) {
@@ -180,7 +176,7 @@ type workingRow struct {
 const blockerGate = "gate"
 
 // insertWorkingRows puts tasks where they wait: blocked, scheduled, or ready, by which waiting claims are then told.
-func (s *Service) insertWorkingRows(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, rows []workingRow) error {
+func (s *Service) insertWorkingRows(tx *dbtx.Tx, ns orbit.ID, rows []workingRow) error {
 	var ready, scheduled, blocked [][]any
 	readies := map[orbit.ID]int{}
 	for _, r := range rows {
@@ -194,13 +190,13 @@ func (s *Service) insertWorkingRows(ctx context.Context, tx *dbtx.Tx, ns orbit.I
 			readies[r.queueID]++
 		}
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertBlocked, blocked); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertBlocked, blocked); err != nil {
 		return err
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertScheduled, scheduled); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertScheduled, scheduled); err != nil {
 		return err
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertReady, ready); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertReady, ready); err != nil {
 		return err
 	}
 	for queueID, n := range readies {

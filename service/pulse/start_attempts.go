@@ -61,54 +61,41 @@ func (s *Service) start(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*
 	if err != nil {
 		return err
 	}
-	var offered []pulsedb.PulseAttempt
-	for i, a := range held {
-		switch {
-		case a.State == orbit.AttemptOffered:
-			offered = append(offered, a)
-		case a.State == orbit.AttemptRunning:
-			i.started = startedAttempt(a)
-		default:
-			i.err = startOver(a)
-		}
-	}
-	endings, err := endingsOf(ctx, q, ns, offered)
-	if err != nil {
-		return err
-	}
-	passed := map[pulsedb.PulseQueue][]*item{}
+	passed := map[uint32][]*item{} // by lease
 	var refused []ending
 	for _, i := range items {
-		e, ok := endings[i.attemptID]
-		if i.err != nil || !ok {
-			continue
-		}
-		if gate := gates.closedFor(e.task, i.call.instanceID); gate != "" {
+		e, ok := held[i]
+		switch gate := gates.closedFor(e.task.QueueID, e.task.Type, i.call.instanceID); {
+		case !ok:
+		case e.attempt.State == orbit.AttemptRunning:
+			i.started = startedAttempt(e.attempt)
+		case e.attempt.State != orbit.AttemptOffered:
+			i.err = startOver(e.attempt)
+		case gate != "":
 			i.err = fault.New(fault.StartRefused, "a gate is closed (%s): the task waits for it and no attempt was used", gate)
 			e.actor = i.actor()
 			refused = append(refused, decideRefused(e, gate))
-			continue
+		default:
+			passed[e.queue.LeaseMs] = append(passed[e.queue.LeaseMs], i)
 		}
-		passed[e.queue] = append(passed[e.queue], i)
 	}
-	for queue, items := range passed {
-		if err := startQueue(ctx, tx, q, ns, queue, items, held); err != nil {
+	for leaseMs, items := range passed {
+		if err := startTogether(ctx, tx, ns, leaseMs, items, held); err != nil {
 			return err
 		}
 	}
 	return s.settle(ctx, tx, ns, refused)
 }
 
-func startQueue(ctx context.Context, tx *dbtx.Tx, q *pulsedb.Queries, ns orbit.ID, queue pulsedb.PulseQueue, items []*item, held map[*item]pulsedb.PulseAttempt) error {
-	until := tx.Now.Add(time.Duration(queue.LeaseMs) * time.Millisecond)
-	n, err := q.StartAttempts(ctx, pulsedb.StartAttemptsParams{
-		NowAt: tx.Now, LeaseMs: queue.LeaseMs, LeaseUntil: &until, NamespaceID: ns, Ids: attemptIDs(items)})
-	if err := dbtx.SwappedAll(n, err, len(items)); err != nil {
+func startTogether(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, leaseMs uint32, items []*item, held map[*item]ending) error {
+	until := tx.Now.Add(time.Duration(leaseMs) * time.Millisecond)
+	if _, err := pulsedb.New(tx.Later(len(items))).StartAttempts(ctx, pulsedb.StartAttemptsParams{
+		NowAt: tx.Now, LeaseMs: leaseMs, LeaseUntil: &until, NamespaceID: ns, Ids: attemptIDs(items)}); err != nil {
 		return err
 	}
 	for _, i := range items {
-		a := held[i]
-		a.State, a.StartedAt, a.LeaseUntil, a.LeaseMs = orbit.AttemptRunning, &tx.Now, &until, queue.LeaseMs
+		a := held[i].attempt
+		a.State, a.StartedAt, a.LeaseUntil, a.LeaseMs = orbit.AttemptRunning, &tx.Now, &until, leaseMs
 		i.started = startedAttempt(a)
 		emit(tx, ns, i.actor(), kindAttempt, a.ID, a.Version+1, "attempt.started", facts{"task_id": a.TaskID})
 	}

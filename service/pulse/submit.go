@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"time"
 
@@ -91,11 +92,11 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 }
 
 // submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
-// one's receipt. What cannot be judged together is left for the single lane; after an unknown commit nothing is run
-// again, and each key settles its task.
-func (s *Service) submitTogether(calls []*submitCall) {
+// one's receipt. What cannot be judged together is judged in halves, so that one key that somebody holds, or one bad item, keeps few others
+// company, and by itself in the single lane at last. After an unknown commit nothing is run again, and each key settles its task.
+func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 	first, repeats := distinctKeys(calls)
-	s.submitFirst(first)
+	s.submitFirst(first, ahead)
 	for c, of := range repeats {
 		if of.err == nil && !of.alone && c.try.Digest == of.try.Digest && c.caller.CredentialID == of.caller.CredentialID {
 			c.taskID, c.reply = of.taskID, of.reply
@@ -106,23 +107,10 @@ func (s *Service) submitTogether(calls []*submitCall) {
 	}
 }
 
-func (s *Service) submitFirst(calls []*submitCall) {
+func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		byCaller := map[orbit.ID][]*submitCall{}
-		var order []orbit.ID
-		for _, c := range calls {
-			if byCaller[c.caller.CredentialID] == nil {
-				order = append(order, c.caller.CredentialID)
-			}
-			byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
-		}
-		slices.SortFunc(order, orbit.ID.Compare) // scopes in one order, so that two batches cannot deadlock
-		for _, id := range order {
-			if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
-				return err
-			}
-		}
-		return nil
+		tx.OnSent(ahead)
+		return s.acceptAll(ctx, tx, calls)
 	})
 	if err == nil {
 		return
@@ -132,10 +120,33 @@ func (s *Service) submitFirst(calls []*submitCall) {
 		c.taskID, c.reply, c.err = orbit.ID{}, platform.Reply{}, nil
 		if errors.As(err, &unknown) {
 			c.err = err
-		} else {
-			c.alone = true
 		}
 	}
+	switch half := len(calls) / 2; {
+	case unknown != nil:
+	case half == 0 || dbtx.IsAway(err) && !dbtx.IsLockWait(err):
+		for _, c := range calls {
+			c.alone = true
+		}
+	default:
+		ahead() // one that has to be sought keeps nobody waiting who is not in this batch
+		s.submitFirst(calls[:half], alone)
+		s.submitFirst(calls[half:], alone)
+	}
+}
+
+// acceptAll does the submissions of each caller, in one order, so that two batches cannot deadlock.
+func (s *Service) acceptAll(ctx context.Context, tx *dbtx.Tx, calls []*submitCall) error {
+	byCaller := map[orbit.ID][]*submitCall{}
+	for _, c := range calls {
+		byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
+	}
+	for _, id := range slices.SortedFunc(maps.Keys(byCaller), orbit.ID.Compare) {
+		if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // distinctKeys parts the calls whose key stands first from those that repeat one of them.
@@ -160,9 +171,9 @@ func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submit
 
 // accept does the submissions of one caller, in the transaction's steps:
 //  1. the queues, read as they are now: one that the caller does not see refuses its items before any replay;
-//  2. the keys, reserved in key order: repeats are answered and not acted on;
-//  3. tasks, working rows, deadlines, events;
-//  4. the keys of items refused in step 3 are given back, the receipts of the others kept.
+//  2. the keys: repeats are answered and not acted on. A key that is waited for is reserved here; the others are taken in step 3, since what is
+//     done till then touches nobody else's rows;
+//  3. keys, tasks, working rows, deadlines, receipts, events.
 func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, held platform.WhenHeld) error {
 	c := calls[0].caller
 	queues, err := submitQueues(ctx, pulsedb.New(tx), c, calls)
@@ -171,6 +182,7 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 	}
 	var judged []*submitCall
 	var tries []platform.Try
+	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
 	for i, call := range calls {
 		call.taskID, call.reply, call.err = orbit.ID{}, platform.Reply{}, nil
 		if queues[i] == nil {
@@ -179,23 +191,20 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 		}
 		try := call.try
 		try.ResourceKind, try.ResourceID = kindTask, orbit.NewID(tx.Now)
+		queueOf[call] = queues[i]
 		judged, tries = append(judged, call), append(tries, try)
 	}
 	if len(tries) == 0 {
 		return nil
 	}
 	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.Platform.ReserveKeys(ctx, tx, scope, tries, held)
+	verdicts, err := s.judgeKeys(ctx, tx, scope, tries, held)
 	if err != nil {
 		return err
 	}
-	var kept, refused []platform.Try
+	var kept []platform.Try
 	var replies []platform.Reply
 	var tasks []newTask
-	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
-	for i, call := range calls {
-		queueOf[call] = queues[i]
-	}
 	for k, call := range judged {
 		switch v := verdicts[k]; {
 		case v.Fault != nil:
@@ -206,22 +215,33 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 			task, f := makeTask(tx.Now, tries[k].ResourceID, call, queueOf[call])
 			if f != nil {
 				call.err = f
-				refused = append(refused, tries[k])
 				continue
 			}
 			call.reply, call.taskID = platform.Reply{Status: 201, Body: task.receipt(tx.Now)}, task.id
 			tasks, kept, replies = append(tasks, task), append(kept, tries[k]), append(replies, call.reply)
 		}
 	}
-	if len(refused) > 0 {
-		if err := s.Platform.ForgetKeys(ctx, tx, scope, refused); err != nil {
-			return err
-		}
+	switch {
+	case held == platform.GivesUp:
+		err = s.Platform.TakeKeys(tx, scope, kept)
+	case verdicts[0].First && len(kept) == 0:
+		err = s.Platform.ForgetKey(ctx, tx, scope, tries[0].Key)
 	}
-	if err := s.insertTasks(ctx, tx, c, tasks); err != nil {
+	if err != nil {
 		return err
 	}
-	return s.Platform.KeepReplies(ctx, tx, scope, kept, replies)
+	if err := s.insertTasks(tx, c, tasks); err != nil {
+		return err
+	}
+	return s.Platform.KeepReplies(tx, scope, kept, replies)
+}
+
+func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, scope platform.Scope, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
+	if held == platform.GivesUp {
+		return s.Platform.ReadKeys(ctx, tx, scope, tries)
+	}
+	verdict, err := s.Platform.ReserveKey(ctx, tx, scope, &tries[0], held)
+	return []platform.Verdict{verdict}, err
 }
 
 // submitQueues finds each item's queue, by id or by name; nil means that the caller sees none.
@@ -286,7 +306,7 @@ func receiptTask(body []byte) orbit.ID {
 	return r.TaskID
 }
 
-func (s *Service) insertTasks(ctx context.Context, tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
+func (s *Service) insertTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
 	rows := make([][]any, 0, len(tasks))
 	working := make([]workingRow, 0, len(tasks))
 	var deadlines [][]any
@@ -303,13 +323,13 @@ func (s *Service) insertTasks(ctx context.Context, tx *dbtx.Tx, c platform.Calle
 		}
 		emit(tx, c.NamespaceID, c.ActorID.Null(), kindTask, t.id, 1, "task.accepted", facts{"queue_id": t.queue.ID, "type": t.req.Type, "run_at": t.runAt})
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertTask, rows); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertTask, rows); err != nil {
 		return err
 	}
-	if err := batch.Insert(ctx, tx, pulsedb.InsertDeadline, deadlines); err != nil {
+	if err := batch.Insert(tx, pulsedb.InsertDeadline, deadlines); err != nil {
 		return err
 	}
-	return s.insertWorkingRows(ctx, tx, c.NamespaceID, working)
+	return s.insertWorkingRows(tx, c.NamespaceID, working)
 }
 
 // encode gives the JSON of a generated type.

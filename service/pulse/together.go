@@ -33,21 +33,24 @@ type workerOp struct {
 func newWorkerOp(s *Service, name string, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error) *workerOp {
 	op := &workerOp{name: name, held: held, judge: judge}
 	op.calls.Patience = patience
-	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall) { s.together(op, namespaceID, calls) }
+	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall, ahead func()) {
+		s.together(op, namespaceID, calls, ahead)
+	}
 	return op
 }
 
 // perform answers a call. What its batch could not judge, it settles by itself, so that it keeps nobody else waiting.
 func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) error {
 	ns := c.caller.NamespaceID
-	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: max(1, len(c.items)), Bytes: c.bytes(), Work: c})
+	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: c.size(), Bytes: c.bytes(), Work: c})
 	c.patient = true
 	if c.again {
-		s.together(op, ns, []*workerCall{c})
+		s.together(op, ns, []*workerCall{c}, alone)
 	}
 	if c.err != nil {
 		return c.err
 	}
+	c.claim = nil // it was made with the others, or not at all: the lane is for single items
 	away := false
 	for _, i := range c.items {
 		switch {
@@ -71,6 +74,9 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 	return nil
 }
 
+// alone is for a batch that nobody waits behind.
+func alone() {}
+
 // errAlone marks an item that its batch did not judge: a repeat of an attempt, or one of a transaction that failed.
 var errAlone = errors.New("judged alone")
 
@@ -81,10 +87,11 @@ func (op *workerOp) goesAlone(i *item) bool {
 // together judges calls of a namespace in one transaction, where each attempt stands once. A transaction that failed before its commit
 // leaves several calls to be judged one by one, and the items of a single call to be judged one by one. After an unknown commit
 // nothing is run again: the caller's tokens settle it.
-func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
+func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall, ahead func()) {
 	first := distinct(calls)
 	err := s.Batch.Run(context.Background(), op.name, func(ctx context.Context, tx *dbtx.Tx) error {
 		reset(calls, first)
+		tx.OnSent(ahead)
 		return op.judge(ctx, tx, ns, calls, first)
 	})
 	var unknown *dbtx.UnknownCommit
@@ -104,6 +111,11 @@ func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
 		}
 		for _, i := range first {
 			i.err = nil
+		}
+	}
+	for _, c := range calls {
+		if err != nil && c.claim != nil {
+			c.claim.forget()
 		}
 	}
 }
@@ -131,10 +143,22 @@ func distinct(calls []*workerCall) []*item {
 func reset(calls []*workerCall, items []*item) {
 	for _, c := range calls {
 		c.err, c.again, c.superseded = nil, false, false
+		if c.claim != nil {
+			c.claim.forget()
+		}
 	}
 	for _, i := range items {
 		*i = item{call: i.call, attemptID: i.attemptID, token: i.token, digest: i.digest, progress: i.progress, said: i.said, reason: i.reason}
 	}
+}
+
+// size is how many items the call counts as in a batch.
+func (c *workerCall) size() int {
+	n := max(1, len(c.items))
+	if c.claim != nil {
+		n += c.claim.limit
+	}
+	return n
 }
 
 func (c *workerCall) bytes() int {

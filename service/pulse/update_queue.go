@@ -54,7 +54,7 @@ func updateQueue(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue *pul
 	n, err := pulsedb.New(tx).UpdateQueue(ctx, pulsedb.UpdateQueueParams{
 		LeaseMs: queue.LeaseMs, OfferTimeoutMs: queue.OfferTimeoutMs, MaxAttempts: queue.MaxAttempts,
 		BackoffInitialMs: queue.BackoffInitialMs, BackoffMaxMs: queue.BackoffMaxMs, RetentionMs: queue.RetentionMs,
-		UnknownOutcome: queue.UnknownOutcome, NowAt: tx.Now, NamespaceID: queue.NamespaceID, ID: queue.ID, Revision: queue.Revision,
+		UnknownOutcome: queue.UnknownOutcome, OneStep: queue.OneStep, NowAt: tx.Now, NamespaceID: queue.NamespaceID, ID: queue.ID, Revision: queue.Revision,
 	})
 	if err := dbtx.Swapped(n, err); errors.Is(err, dbtx.ErrLost) {
 		return fault.New(fault.RevisionMismatch, "somebody else changed the queue just now: read it again and decide anew")
@@ -83,6 +83,7 @@ func patchQueue(queue *pulsedb.PulseQueue, p *api.UpdateQueueRequest) map[string
 	patch(changed, "backoff_max_ms", &queue.BackoffMaxMs, uint32(p.BackoffMaxMs.Value), p.BackoffMaxMs.Set)
 	patch(changed, "retention_ms", &queue.RetentionMs, p.RetentionMs.Value, p.RetentionMs.Set)
 	patch(changed, "unknown_outcome", &queue.UnknownOutcome, orbit.UnknownOutcome(p.UnknownOutcome.Value), p.UnknownOutcome.Set)
+	patch(changed, "one_step", &queue.OneStep, p.OneStep.Value, p.OneStep.Set)
 	return changed
 }
 

@@ -105,7 +105,8 @@ func (v *verification) report(p place, defects []defect) {
 	}
 }
 
-// rootGates: a namespace has its root gate from its first moment, or no close of a gate would stop starts.
+// rootGates: a namespace has its root gate from its first moment, or no close of a gate would stop starts; and it
+// counts the closed ones, or starts would not look for them.
 func (v *verification) rootGates(ctx context.Context) error {
 	return sweep(ctx, v, table[pulsedb.HostVerifyNamespacesRow]{
 		read: func(ctx context.Context, after place, limit int32) ([]pulsedb.HostVerifyNamespacesRow, error) {
@@ -115,6 +116,9 @@ func (v *verification) rootGates(ctx context.Context) error {
 		judge: func(r pulsedb.HostVerifyNamespacesRow) []defect {
 			if r.RootGate == "" {
 				return []defect{broken("pulse.namespace.root_gate", "the namespace has no root gate")}
+			}
+			if r.KeptClosed != r.Closed {
+				return []defect{broken("pulse.namespace.closed_gates", "the root gate counts %d closed gates, and %d are", r.KeptClosed, r.Closed)}
 			}
 			return nil
 		},

@@ -192,6 +192,46 @@ func (q *Queries) ForgetKeys(ctx context.Context, arg ForgetKeysParams) (int64, 
 	return result.RowsAffected()
 }
 
+const InsertKey = `-- name: InsertKey :exec
+INSERT INTO orbit_idempotency_keys
+  (namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+`
+
+type InsertKeyParams struct {
+	NamespaceID    orbit.ID
+	Scope          orbit.ID
+	IdempotencyKey string
+	ActorID        orbit.ID
+	Operation      string
+	Digest         orbit.Digest
+	State          orbit.KeyState
+	ResourceKind   string
+	ResourceID     orbit.NullID
+	ReplyID        orbit.NullID
+	CreatedAt      time.Time
+	ExpiresAt      time.Time
+}
+
+// absent → done, visible with the commit. Error 1062 means that another try was first, and 1205 that one still runs.
+func (q *Queries) InsertKey(ctx context.Context, arg InsertKeyParams) error {
+	_, err := q.db.ExecContext(ctx, InsertKey,
+		arg.NamespaceID,
+		arg.Scope,
+		arg.IdempotencyKey,
+		arg.ActorID,
+		arg.Operation,
+		arg.Digest,
+		arg.State,
+		arg.ResourceKind,
+		arg.ResourceID,
+		arg.ReplyID,
+		arg.CreatedAt,
+		arg.ExpiresAt,
+	)
+	return err
+}
+
 const InsertReply = `-- name: InsertReply :exec
 INSERT INTO orbit_replies (namespace_id, id, status, etag, body) VALUES (?, ?, ?, ?, ?)
 `
@@ -358,55 +398,6 @@ func (q *Queries) LookupKey(ctx context.Context, arg LookupKeyParams) (OrbitIdem
 	return i, err
 }
 
-const ProbeKeys = `-- name: ProbeKeys :many
-SELECT /*+ INDEX(orbit_idempotency_keys PRIMARY) */ state FROM orbit_idempotency_keys
-WHERE namespace_id = ? AND scope = ? AND idempotency_key IN (/*SLICE:idempotency_keys*/?)
-FOR UPDATE NOWAIT
-`
-
-type ProbeKeysParams struct {
-	NamespaceID     orbit.ID
-	Scope           orbit.ID
-	IdempotencyKeys []string
-}
-
-// Error 3572 means that some key of the set is held by a running try; absent keys lock nothing. The hints here and below forbid the scan that a
-// small table would get, which meets the keys of strangers; so does a column outside the key, without which the key would be scanned.
-func (q *Queries) ProbeKeys(ctx context.Context, arg ProbeKeysParams) ([]orbit.KeyState, error) {
-	query := ProbeKeys
-	var queryParams []interface{}
-	queryParams = append(queryParams, arg.NamespaceID)
-	queryParams = append(queryParams, arg.Scope)
-	if len(arg.IdempotencyKeys) > 0 {
-		for _, v := range arg.IdempotencyKeys {
-			queryParams = append(queryParams, v)
-		}
-		query = strings.Replace(query, "/*SLICE:idempotency_keys*/?", strings.Repeat(",?", len(arg.IdempotencyKeys))[1:], 1)
-	} else {
-		query = strings.Replace(query, "/*SLICE:idempotency_keys*/?", "NULL", 1)
-	}
-	rows, err := q.db.QueryContext(ctx, query, queryParams...)
-	if err != nil {
-		return nil, err
-	}
-	defer rows.Close()
-	var items []orbit.KeyState
-	for rows.Next() {
-		var state orbit.KeyState
-		if err := rows.Scan(&state); err != nil {
-			return nil, err
-		}
-		items = append(items, state)
-	}
-	if err := rows.Close(); err != nil {
-		return nil, err
-	}
-	if err := rows.Err(); err != nil {
-		return nil, err
-	}
-	return items, nil
-}
-
 const ReserveKey = `-- name: ReserveKey :exec
 INSERT INTO orbit_idempotency_keys
   (namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at)
@@ -447,4 +438,66 @@ func (q *Queries) ReserveKey(ctx context.Context, arg ReserveKeyParams) error {
 		arg.ExpiresAt,
 	)
 	return err
+}
+
+const ShareKeys = `-- name: ShareKeys :many
+SELECT /*+ INDEX(orbit_idempotency_keys PRIMARY) */ namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at FROM orbit_idempotency_keys
+WHERE namespace_id = ? AND scope = ? AND idempotency_key IN (/*SLICE:idempotency_keys*/?)
+FOR SHARE NOWAIT
+`
+
+type ShareKeysParams struct {
+	NamespaceID     orbit.ID
+	Scope           orbit.ID
+	IdempotencyKeys []string
+}
+
+// The keys of a batch as they are, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
+// The hints here and below forbid the scan that a small table would get, which meets the keys of strangers.
+func (q *Queries) ShareKeys(ctx context.Context, arg ShareKeysParams) ([]OrbitIdempotencyKey, error) {
+	query := ShareKeys
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	queryParams = append(queryParams, arg.Scope)
+	if len(arg.IdempotencyKeys) > 0 {
+		for _, v := range arg.IdempotencyKeys {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:idempotency_keys*/?", strings.Repeat(",?", len(arg.IdempotencyKeys))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:idempotency_keys*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OrbitIdempotencyKey
+	for rows.Next() {
+		var i OrbitIdempotencyKey
+		if err := rows.Scan(
+			&i.NamespaceID,
+			&i.Scope,
+			&i.IdempotencyKey,
+			&i.ActorID,
+			&i.Operation,
+			&i.Digest,
+			&i.State,
+			&i.ResourceKind,
+			&i.ResourceID,
+			&i.ReplyID,
+			&i.CreatedAt,
+			&i.ExpiresAt,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }

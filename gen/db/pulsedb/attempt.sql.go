@@ -13,6 +13,125 @@ import (
 	"github.com/orbit-run/orbit"
 )
 
+const AwaitAttempts = `-- name: AwaitAttempts :many
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = ? AND a.id IN (/*SLICE:ids*/?) ORDER BY a.id FOR UPDATE OF a
+`
+
+type AwaitAttemptsParams struct {
+	NamespaceID orbit.ID
+	Ids         []orbit.ID
+}
+
+type AwaitAttemptsRow struct {
+	PulseAttempt PulseAttempt
+	PulseQueue   PulseQueue
+	ID           orbit.ID
+	QueueID      orbit.ID
+	Type         string
+	Priority     uint8
+	RankUs       int64
+	RunAt        time.Time
+	DeadlineAt   *time.Time
+	MaxAttempts  uint32
+	AttemptsUsed uint32
+	Generation   int64
+	IdleOffers   uint32
+	State        orbit.TaskState
+	Revision     int64
+}
+
+// As LockAttempts, for the single lane, which has one: waits for the row.
+func (q *Queries) AwaitAttempts(ctx context.Context, arg AwaitAttemptsParams) ([]AwaitAttemptsRow, error) {
+	query := AwaitAttempts
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.Ids) > 0 {
+		for _, v := range arg.Ids {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:ids*/?", strings.Repeat(",?", len(arg.Ids))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AwaitAttemptsRow
+	for rows.Next() {
+		var i AwaitAttemptsRow
+		if err := rows.Scan(
+			&i.PulseAttempt.NamespaceID,
+			&i.PulseAttempt.ID,
+			&i.PulseAttempt.TaskID,
+			&i.PulseAttempt.QueueID,
+			&i.PulseAttempt.Generation,
+			&i.PulseAttempt.InstanceID,
+			&i.PulseAttempt.SessionID,
+			&i.PulseAttempt.Epoch,
+			&i.PulseAttempt.ClaimSeq,
+			&i.PulseAttempt.TokenDigest,
+			&i.PulseAttempt.State,
+			&i.PulseAttempt.Version,
+			&i.PulseAttempt.Heartbeats,
+			&i.PulseAttempt.LeaseMs,
+			&i.PulseAttempt.LeaseUntil,
+			&i.PulseAttempt.LiveInstanceID,
+			&i.PulseAttempt.LiveQueueID,
+			&i.PulseAttempt.CancelRequestedAt,
+			&i.PulseAttempt.Progress,
+			&i.PulseAttempt.OfferedAt,
+			&i.PulseAttempt.StartedAt,
+			&i.PulseAttempt.EndedAt,
+			&i.PulseAttempt.EndCode,
+			&i.PulseAttempt.EndMessage,
+			&i.PulseQueue.NamespaceID,
+			&i.PulseQueue.ID,
+			&i.PulseQueue.Name,
+			&i.PulseQueue.LeaseMs,
+			&i.PulseQueue.OfferTimeoutMs,
+			&i.PulseQueue.MaxAttempts,
+			&i.PulseQueue.BackoffInitialMs,
+			&i.PulseQueue.BackoffMaxMs,
+			&i.PulseQueue.RetentionMs,
+			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.OneStep,
+			&i.PulseQueue.Revision,
+			&i.PulseQueue.CreatedAt,
+			&i.PulseQueue.UpdatedAt,
+			&i.ID,
+			&i.QueueID,
+			&i.Type,
+			&i.Priority,
+			&i.RankUs,
+			&i.RunAt,
+			&i.DeadlineAt,
+			&i.MaxAttempts,
+			&i.AttemptsUsed,
+			&i.Generation,
+			&i.IdleOffers,
+			&i.State,
+			&i.Revision,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BeatAttempts = `-- name: BeatAttempts :execrows
 UPDATE /*+ INDEX(pulse_attempts PRIMARY) */ pulse_attempts SET heartbeats = heartbeats + 1, lease_until = TIMESTAMPADD(MICROSECOND, CAST(lease_ms * 1000 AS SIGNED), CAST(? AS DATETIME(6)))
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state = 'running'
@@ -386,8 +505,8 @@ func (q *Queries) GetTaskResult(ctx context.Context, arg GetTaskResultParams) (G
 const InsertAttempt = `-- name: InsertAttempt :exec
 INSERT INTO pulse_attempts
   (namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats,
-   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, end_code, end_message)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 'offered', 1, 0, ?, ?, ?, ?, ?, '', '')
+   lease_ms, lease_until, live_instance_id, live_queue_id, offered_at, started_at, end_code, end_message)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, 0, ?, ?, ?, ?, ?, ?, '', '')
 `
 
 type InsertAttemptParams struct {
@@ -401,11 +520,13 @@ type InsertAttemptParams struct {
 	Epoch          int64
 	ClaimSeq       int64
 	TokenDigest    orbit.Digest
+	State          orbit.AttemptState
 	LeaseMs        uint32
 	LeaseUntil     *time.Time
 	LiveInstanceID orbit.NullID
 	LiveQueueID    orbit.NullID
 	OfferedAt      time.Time
+	StartedAt      *time.Time
 }
 
 // The unique generation is the second guard of the licence: two offers of one generation cannot both commit.
@@ -421,11 +542,13 @@ func (q *Queries) InsertAttempt(ctx context.Context, arg InsertAttemptParams) er
 		arg.Epoch,
 		arg.ClaimSeq,
 		arg.TokenDigest,
+		arg.State,
 		arg.LeaseMs,
 		arg.LeaseUntil,
 		arg.LiveInstanceID,
 		arg.LiveQueueID,
 		arg.OfferedAt,
+		arg.StartedAt,
 	)
 	return err
 }
@@ -567,7 +690,7 @@ func (q *Queries) ListAttemptsByID(ctx context.Context, arg ListAttemptsByIDPara
 }
 
 const ListClaimAttempts = `-- name: ListClaimAttempts :many
-SELECT id, state FROM pulse_attempts
+SELECT id, state, offered_at, started_at, heartbeats FROM pulse_attempts
 WHERE namespace_id = ? AND live_instance_id = ? AND claim_seq = ?
 `
 
@@ -578,8 +701,11 @@ type ListClaimAttemptsParams struct {
 }
 
 type ListClaimAttemptsRow struct {
-	ID    orbit.ID
-	State orbit.AttemptState
+	ID         orbit.ID
+	State      orbit.AttemptState
+	OfferedAt  time.Time
+	StartedAt  *time.Time
+	Heartbeats int64
 }
 
 // Walks ix_pulse_attempts_instance.
@@ -592,7 +718,13 @@ func (q *Queries) ListClaimAttempts(ctx context.Context, arg ListClaimAttemptsPa
 	var items []ListClaimAttemptsRow
 	for rows.Next() {
 		var i ListClaimAttemptsRow
-		if err := rows.Scan(&i.ID, &i.State); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.State,
+			&i.OfferedAt,
+			&i.StartedAt,
+			&i.Heartbeats,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -700,7 +832,7 @@ type LockAttemptParams struct {
 	ID          orbit.ID
 }
 
-// The single lane: waits for the row.
+// The licence of a cancel or a deadline: waits for the row.
 func (q *Queries) LockAttempt(ctx context.Context, arg LockAttemptParams) (PulseAttempt, error) {
 	row := q.db.QueryRowContext(ctx, LockAttempt, arg.NamespaceID, arg.ID)
 	var i PulseAttempt
@@ -779,7 +911,12 @@ func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) 
 }
 
 const LockAttempts = `-- name: LockAttempts :many
-SELECT namespace_id, id, task_id, queue_id, generation, instance_id, session_id, epoch, claim_seq, token_digest, state, version, heartbeats, lease_ms, lease_until, live_instance_id, live_queue_id, cancel_requested_at, progress, offered_at, started_at, ended_at, end_code, end_message FROM pulse_attempts FORCE INDEX (PRIMARY) WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) ORDER BY id FOR UPDATE SKIP LOCKED
+SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+FROM pulse_attempts a FORCE INDEX (PRIMARY)
+STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
+STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
+WHERE a.namespace_id = ? AND a.id IN (/*SLICE:ids*/?) ORDER BY a.id FOR UPDATE OF a SKIP LOCKED
 `
 
 type LockAttemptsParams struct {
@@ -787,9 +924,28 @@ type LockAttemptsParams struct {
 	Ids         []orbit.ID
 }
 
-// By primary key. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it alone. The hints here and
+type LockAttemptsRow struct {
+	PulseAttempt PulseAttempt
+	PulseQueue   PulseQueue
+	ID           orbit.ID
+	QueueID      orbit.ID
+	Type         string
+	Priority     uint8
+	RankUs       int64
+	RunAt        time.Time
+	DeadlineAt   *time.Time
+	MaxAttempts  uint32
+	AttemptsUsed uint32
+	Generation   int64
+	IdleOffers   uint32
+	State        orbit.TaskState
+	Revision     int64
+}
+
+// By primary key, with their tasks and queues. A row that is held elsewhere is skipped, so that it stalls only itself; the caller settles it
+// alone. The task needs no lock: nobody writes it while its attempt is live, and it was last written before the attempt was. The hints here and
 // below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
-func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]PulseAttempt, error) {
+func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]LockAttemptsRow, error) {
 	query := LockAttempts
 	var queryParams []interface{}
 	queryParams = append(queryParams, arg.NamespaceID)
@@ -806,34 +962,61 @@ func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]P
 		return nil, err
 	}
 	defer rows.Close()
-	var items []PulseAttempt
+	var items []LockAttemptsRow
 	for rows.Next() {
-		var i PulseAttempt
+		var i LockAttemptsRow
 		if err := rows.Scan(
-			&i.NamespaceID,
+			&i.PulseAttempt.NamespaceID,
+			&i.PulseAttempt.ID,
+			&i.PulseAttempt.TaskID,
+			&i.PulseAttempt.QueueID,
+			&i.PulseAttempt.Generation,
+			&i.PulseAttempt.InstanceID,
+			&i.PulseAttempt.SessionID,
+			&i.PulseAttempt.Epoch,
+			&i.PulseAttempt.ClaimSeq,
+			&i.PulseAttempt.TokenDigest,
+			&i.PulseAttempt.State,
+			&i.PulseAttempt.Version,
+			&i.PulseAttempt.Heartbeats,
+			&i.PulseAttempt.LeaseMs,
+			&i.PulseAttempt.LeaseUntil,
+			&i.PulseAttempt.LiveInstanceID,
+			&i.PulseAttempt.LiveQueueID,
+			&i.PulseAttempt.CancelRequestedAt,
+			&i.PulseAttempt.Progress,
+			&i.PulseAttempt.OfferedAt,
+			&i.PulseAttempt.StartedAt,
+			&i.PulseAttempt.EndedAt,
+			&i.PulseAttempt.EndCode,
+			&i.PulseAttempt.EndMessage,
+			&i.PulseQueue.NamespaceID,
+			&i.PulseQueue.ID,
+			&i.PulseQueue.Name,
+			&i.PulseQueue.LeaseMs,
+			&i.PulseQueue.OfferTimeoutMs,
+			&i.PulseQueue.MaxAttempts,
+			&i.PulseQueue.BackoffInitialMs,
+			&i.PulseQueue.BackoffMaxMs,
+			&i.PulseQueue.RetentionMs,
+			&i.PulseQueue.UnknownOutcome,
+			&i.PulseQueue.OneStep,
+			&i.PulseQueue.Revision,
+			&i.PulseQueue.CreatedAt,
+			&i.PulseQueue.UpdatedAt,
 			&i.ID,
-			&i.TaskID,
 			&i.QueueID,
+			&i.Type,
+			&i.Priority,
+			&i.RankUs,
+			&i.RunAt,
+			&i.DeadlineAt,
+			&i.MaxAttempts,
+			&i.AttemptsUsed,
 			&i.Generation,
-			&i.InstanceID,
-			&i.SessionID,
-			&i.Epoch,
-			&i.ClaimSeq,
-			&i.TokenDigest,
+			&i.IdleOffers,
 			&i.State,
-			&i.Version,
-			&i.Heartbeats,
-			&i.LeaseMs,
-			&i.LeaseUntil,
-			&i.LiveInstanceID,
-			&i.LiveQueueID,
-			&i.CancelRequestedAt,
-			&i.Progress,
-			&i.OfferedAt,
-			&i.StartedAt,
-			&i.EndedAt,
-			&i.EndCode,
-			&i.EndMessage,
+			&i.Revision,
 		); err != nil {
 			return nil, err
 		}

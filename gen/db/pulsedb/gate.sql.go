@@ -12,8 +12,27 @@ import (
 	"github.com/orbit-run/orbit"
 )
 
+const CountClosedGates = `-- name: CountClosedGates :execrows
+UPDATE pulse_execution_gates SET closed_gates = CAST(closed_gates + ? AS SIGNED)
+WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = ''
+`
+
+type CountClosedGatesParams struct {
+	More        int32
+	NamespaceID orbit.ID
+}
+
+// Under the exclusive root row: how many gates of the namespace are closed, kept on it.
+func (q *Queries) CountClosedGates(ctx context.Context, arg CountClosedGatesParams) (int64, error) {
+	result, err := q.db.ExecContext(ctx, CountClosedGates, arg.More, arg.NamespaceID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 const GetGate = `-- name: GetGate :one
-SELECT namespace_id, scope, scope_id, state, control_version, reason, updated_at FROM pulse_execution_gates WHERE namespace_id = ? AND scope = ? AND scope_id = ?
+SELECT namespace_id, scope, scope_id, state, control_version, closed_gates, reason, updated_at FROM pulse_execution_gates WHERE namespace_id = ? AND scope = ? AND scope_id = ?
 `
 
 type GetGateParams struct {
@@ -31,6 +50,7 @@ func (q *Queries) GetGate(ctx context.Context, arg GetGateParams) (PulseExecutio
 		&i.ScopeID,
 		&i.State,
 		&i.ControlVersion,
+		&i.ClosedGates,
 		&i.Reason,
 		&i.UpdatedAt,
 	)
@@ -156,13 +176,19 @@ func (q *Queries) SetGate(ctx context.Context, arg SetGateParams) (int64, error)
 }
 
 const ShareRootGate = `-- name: ShareRootGate :one
-SELECT state FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = '' FOR SHARE
+SELECT state, closed_gates FROM pulse_execution_gates WHERE namespace_id = ? AND scope = 'namespace' AND scope_id = '' FOR SHARE
 `
 
+type ShareRootGateRow struct {
+	State       orbit.GateState
+	ClosedGates int32
+}
+
 // Held by a start until its commit: a close waits for it, and a start waits for a close.
-func (q *Queries) ShareRootGate(ctx context.Context, namespaceID orbit.ID) (orbit.GateState, error) {
+// closed_gates, which changes only under the exclusive row, spares the look at the other gates while all are open.
+func (q *Queries) ShareRootGate(ctx context.Context, namespaceID orbit.ID) (ShareRootGateRow, error) {
 	row := q.db.QueryRowContext(ctx, ShareRootGate, namespaceID)
-	var state orbit.GateState
-	err := row.Scan(&state)
-	return state, err
+	var i ShareRootGateRow
+	err := row.Scan(&i.State, &i.ClosedGates)
+	return i, err
 }

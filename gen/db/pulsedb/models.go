@@ -99,6 +99,8 @@ type PulseExecutionGate struct {
 	State orbit.GateState
 	// raised by each change, from 1
 	ControlVersion int64
+	// on the root row: how many gates of the namespace are closed, so that a start need not look for them; 0 elsewhere
+	ClosedGates int32
 	// why it was closed or opened, for people
 	Reason string
 	// last change, UTC
@@ -127,6 +129,8 @@ type PulseQueue struct {
 	RetentionMs int64
 	// what becomes of a task whose worker was lost: review or retry
 	UnknownOutcome orbit.UnknownOutcome
+	// whether a claim may start tasks at once; only with retry, for of a lost reply nobody knows whether its tasks ran
+	OneStep bool
 	// version for compare-and-swap, from 1
 	Revision int64
 	// when it was created, UTC

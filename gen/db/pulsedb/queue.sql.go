@@ -14,7 +14,7 @@ import (
 )
 
 const GetQueue = `-- name: GetQueue :one
-SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND id = ?
+SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND id = ?
 `
 
 type GetQueueParams struct {
@@ -36,6 +36,7 @@ func (q *Queries) GetQueue(ctx context.Context, arg GetQueueParams) (PulseQueue,
 		&i.BackoffMaxMs,
 		&i.RetentionMs,
 		&i.UnknownOutcome,
+		&i.OneStep,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -44,7 +45,7 @@ func (q *Queries) GetQueue(ctx context.Context, arg GetQueueParams) (PulseQueue,
 }
 
 const GetQueueByName = `-- name: GetQueueByName :one
-SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND name = ?
+SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND name = ?
 `
 
 type GetQueueByNameParams struct {
@@ -66,6 +67,7 @@ func (q *Queries) GetQueueByName(ctx context.Context, arg GetQueueByNameParams) 
 		&i.BackoffMaxMs,
 		&i.RetentionMs,
 		&i.UnknownOutcome,
+		&i.OneStep,
 		&i.Revision,
 		&i.CreatedAt,
 		&i.UpdatedAt,
@@ -75,8 +77,8 @@ func (q *Queries) GetQueueByName(ctx context.Context, arg GetQueueByNameParams) 
 
 const InsertQueue = `-- name: InsertQueue :exec
 INSERT INTO pulse_queues
-  (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)
+  (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?)
 `
 
 type InsertQueueParams struct {
@@ -90,6 +92,7 @@ type InsertQueueParams struct {
 	BackoffMaxMs     uint32
 	RetentionMs      int64
 	UnknownOutcome   orbit.UnknownOutcome
+	OneStep          bool
 	CreatedAt        time.Time
 	UpdatedAt        time.Time
 }
@@ -106,6 +109,7 @@ func (q *Queries) InsertQueue(ctx context.Context, arg InsertQueueParams) error 
 		arg.BackoffMaxMs,
 		arg.RetentionMs,
 		arg.UnknownOutcome,
+		arg.OneStep,
 		arg.CreatedAt,
 		arg.UpdatedAt,
 	)
@@ -113,7 +117,7 @@ func (q *Queries) InsertQueue(ctx context.Context, arg InsertQueueParams) error 
 }
 
 const ListQueues = `-- name: ListQueues :many
-SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues
+SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at FROM pulse_queues
 WHERE namespace_id = ? AND id < ?
 ORDER BY id DESC LIMIT ?
 `
@@ -145,6 +149,7 @@ func (q *Queries) ListQueues(ctx context.Context, arg ListQueuesParams) ([]Pulse
 			&i.BackoffMaxMs,
 			&i.RetentionMs,
 			&i.UnknownOutcome,
+			&i.OneStep,
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -163,7 +168,7 @@ func (q *Queries) ListQueues(ctx context.Context, arg ListQueuesParams) ([]Pulse
 }
 
 const ListQueuesByID = `-- name: ListQueuesByID :many
-SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?)
+SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?)
 `
 
 type ListQueuesByIDParams struct {
@@ -202,6 +207,7 @@ func (q *Queries) ListQueuesByID(ctx context.Context, arg ListQueuesByIDParams) 
 			&i.BackoffMaxMs,
 			&i.RetentionMs,
 			&i.UnknownOutcome,
+			&i.OneStep,
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -220,7 +226,7 @@ func (q *Queries) ListQueuesByID(ctx context.Context, arg ListQueuesByIDParams) 
 }
 
 const ListQueuesByName = `-- name: ListQueuesByName :many
-SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND name IN (/*SLICE:names*/?)
+SELECT namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at FROM pulse_queues WHERE namespace_id = ? AND name IN (/*SLICE:names*/?)
 `
 
 type ListQueuesByNameParams struct {
@@ -259,6 +265,7 @@ func (q *Queries) ListQueuesByName(ctx context.Context, arg ListQueuesByNamePara
 			&i.BackoffMaxMs,
 			&i.RetentionMs,
 			&i.UnknownOutcome,
+			&i.OneStep,
 			&i.Revision,
 			&i.CreatedAt,
 			&i.UpdatedAt,
@@ -280,7 +287,7 @@ const UpdateQueue = `-- name: UpdateQueue :execrows
 UPDATE pulse_queues SET
   lease_ms = ?, offer_timeout_ms = ?, max_attempts = ?,
   backoff_initial_ms = ?, backoff_max_ms = ?, retention_ms = ?,
-  unknown_outcome = ?, revision = revision + 1, updated_at = ?
+  unknown_outcome = ?, one_step = ?, revision = revision + 1, updated_at = ?
 WHERE namespace_id = ? AND id = ? AND revision = ?
 `
 
@@ -292,6 +299,7 @@ type UpdateQueueParams struct {
 	BackoffMaxMs     uint32
 	RetentionMs      int64
 	UnknownOutcome   orbit.UnknownOutcome
+	OneStep          bool
 	NowAt            time.Time
 	NamespaceID      orbit.ID
 	ID               orbit.ID
@@ -307,6 +315,7 @@ func (q *Queries) UpdateQueue(ctx context.Context, arg UpdateQueueParams) (int64
 		arg.BackoffMaxMs,
 		arg.RetentionMs,
 		arg.UnknownOutcome,
+		arg.OneStep,
 		arg.NowAt,
 		arg.NamespaceID,
 		arg.ID,

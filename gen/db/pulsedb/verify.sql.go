@@ -130,7 +130,8 @@ func (q *Queries) HostVerifyDeadlines(ctx context.Context, arg HostVerifyDeadlin
 }
 
 const HostVerifyNamespaces = `-- name: HostVerifyNamespaces :many
-SELECT n.id, g.scope AS root_gate
+SELECT n.id, g.scope AS root_gate, CAST(COALESCE(g.closed_gates, 0) AS SIGNED) AS kept_closed,
+  CAST((SELECT COUNT(*) FROM pulse_execution_gates c FORCE INDEX (ix_pulse_execution_gates_closed) WHERE c.namespace_id = n.id AND c.state = 'closed') AS SIGNED) AS closed
 FROM orbit_namespaces n FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_execution_gates g FORCE INDEX (PRIMARY) ON g.namespace_id = n.id AND g.scope = 'namespace' AND g.scope_id = ''
 WHERE n.id > ? ORDER BY n.id LIMIT ?
@@ -142,8 +143,10 @@ type HostVerifyNamespacesParams struct {
 }
 
 type HostVerifyNamespacesRow struct {
-	ID       orbit.ID
-	RootGate orbit.GateScope
+	ID         orbit.ID
+	RootGate   orbit.GateScope
+	KeptClosed int64
+	Closed     int64
 }
 
 func (q *Queries) HostVerifyNamespaces(ctx context.Context, arg HostVerifyNamespacesParams) ([]HostVerifyNamespacesRow, error) {
@@ -155,7 +158,12 @@ func (q *Queries) HostVerifyNamespaces(ctx context.Context, arg HostVerifyNamesp
 	var items []HostVerifyNamespacesRow
 	for rows.Next() {
 		var i HostVerifyNamespacesRow
-		if err := rows.Scan(&i.ID, &i.RootGate); err != nil {
+		if err := rows.Scan(
+			&i.ID,
+			&i.RootGate,
+			&i.KeptClosed,
+			&i.Closed,
+		); err != nil {
 			return nil, err
 		}
 		items = append(items, i)

@@ -69,6 +69,78 @@ func (q *Queries) AdvanceSession(ctx context.Context, arg AdvanceSessionParams) 
 	return result.RowsAffected()
 }
 
+const AwaitFences = `-- name: AwaitFences :many
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, g.closed_gates
+FROM pulse_execution_gates g
+STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = g.namespace_id
+STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE g.namespace_id = ? AND g.scope = 'namespace' AND g.scope_id = '' AND i.namespace_id = ? AND i.id IN (/*SLICE:instance_ids*/?)
+FOR SHARE OF s
+`
+
+type AwaitFencesParams struct {
+	NamespaceID orbit.ID
+	InstanceIds []orbit.ID
+}
+
+type AwaitFencesRow struct {
+	OwnInstanceID  orbit.ID
+	SessionID      orbit.ID
+	ActorID        orbit.ID
+	Epoch          int64
+	InstanceID     orbit.ID
+	AbandonedClaim int64
+	ClosedAt       *time.Time
+	ClosedGates    int32
+}
+
+// The fence of a worker call that is judged by itself: shares the session head, so that no newer incarnation opens, none is closed and no claim
+// is abandoned before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read,
+// and of the gates a hint whether any is closed.
+func (q *Queries) AwaitFences(ctx context.Context, arg AwaitFencesParams) ([]AwaitFencesRow, error) {
+	query := AwaitFences
+	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
+	queryParams = append(queryParams, arg.NamespaceID)
+	if len(arg.InstanceIds) > 0 {
+		for _, v := range arg.InstanceIds {
+			queryParams = append(queryParams, v)
+		}
+		query = strings.Replace(query, "/*SLICE:instance_ids*/?", strings.Repeat(",?", len(arg.InstanceIds))[1:], 1)
+	} else {
+		query = strings.Replace(query, "/*SLICE:instance_ids*/?", "NULL", 1)
+	}
+	rows, err := q.db.QueryContext(ctx, query, queryParams...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AwaitFencesRow
+	for rows.Next() {
+		var i AwaitFencesRow
+		if err := rows.Scan(
+			&i.OwnInstanceID,
+			&i.SessionID,
+			&i.ActorID,
+			&i.Epoch,
+			&i.InstanceID,
+			&i.AbandonedClaim,
+			&i.ClosedAt,
+			&i.ClosedGates,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const BeatInstances = `-- name: BeatInstances :execrows
 UPDATE pulse_worker_instances SET state = 'live', heartbeats = heartbeats + 1, heartbeat_at = ?
 WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND state IN ('live', 'expired')
@@ -536,49 +608,12 @@ func (q *Queries) LockSessionByID(ctx context.Context, arg LockSessionByIDParams
 	return i, err
 }
 
-const ShareFence = `-- name: ShareFence :one
-SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
-FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
-WHERE i.namespace_id = ? AND i.id = ?
-FOR SHARE OF s
-`
-
-type ShareFenceParams struct {
-	NamespaceID orbit.ID
-	InstanceID  orbit.ID
-}
-
-type ShareFenceRow struct {
-	OwnInstanceID  orbit.ID
-	SessionID      orbit.ID
-	ActorID        orbit.ID
-	Epoch          int64
-	InstanceID     orbit.ID
-	AbandonedClaim int64
-	ClosedAt       *time.Time
-}
-
-// The fence of every worker call: shares the session head, so that no newer incarnation opens, none is closed and no claim is abandoned
-// before the commit. All that fences is in the head, which is read as it is; of the instance only what never changes is read.
-func (q *Queries) ShareFence(ctx context.Context, arg ShareFenceParams) (ShareFenceRow, error) {
-	row := q.db.QueryRowContext(ctx, ShareFence, arg.NamespaceID, arg.InstanceID)
-	var i ShareFenceRow
-	err := row.Scan(
-		&i.OwnInstanceID,
-		&i.SessionID,
-		&i.ActorID,
-		&i.Epoch,
-		&i.InstanceID,
-		&i.AbandonedClaim,
-		&i.ClosedAt,
-	)
-	return i, err
-}
-
 const ShareFences = `-- name: ShareFences :many
-SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at
-FROM pulse_worker_instances i STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
-WHERE i.namespace_id = ? AND i.id IN (/*SLICE:instance_ids*/?)
+SELECT i.id AS own_instance_id, s.id AS session_id, s.actor_id, s.epoch, s.instance_id, s.abandoned_claim, s.closed_at, g.closed_gates
+FROM pulse_execution_gates g
+STRAIGHT_JOIN pulse_worker_instances i ON i.namespace_id = g.namespace_id
+STRAIGHT_JOIN pulse_worker_sessions s ON s.namespace_id = i.namespace_id AND s.id = i.session_id
+WHERE g.namespace_id = ? AND g.scope = 'namespace' AND g.scope_id = '' AND i.namespace_id = ? AND i.id IN (/*SLICE:instance_ids*/?)
 FOR SHARE OF s SKIP LOCKED
 `
 
@@ -595,12 +630,14 @@ type ShareFencesRow struct {
 	InstanceID     orbit.ID
 	AbandonedClaim int64
 	ClosedAt       *time.Time
+	ClosedGates    int32
 }
 
-// As ShareFence, for several instances: a head that somebody holds is skipped, so that it stalls only its own worker's call.
+// As AwaitFences, for the calls of a batch: a head that somebody holds is skipped, so that it stalls only its own worker's call.
 func (q *Queries) ShareFences(ctx context.Context, arg ShareFencesParams) ([]ShareFencesRow, error) {
 	query := ShareFences
 	var queryParams []interface{}
+	queryParams = append(queryParams, arg.NamespaceID)
 	queryParams = append(queryParams, arg.NamespaceID)
 	if len(arg.InstanceIds) > 0 {
 		for _, v := range arg.InstanceIds {
@@ -626,6 +663,7 @@ func (q *Queries) ShareFences(ctx context.Context, arg ShareFencesParams) ([]Sha
 			&i.InstanceID,
 			&i.AbandonedClaim,
 			&i.ClosedAt,
+			&i.ClosedGates,
 		); err != nil {
 			return nil, err
 		}

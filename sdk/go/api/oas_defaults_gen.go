@@ -8,6 +8,10 @@ func (s *ClaimTasksRequest) setDefaults() {
 		val := int64(0)
 		s.WaitMs.SetTo(val)
 	}
+	{
+		val := bool(false)
+		s.Start.SetTo(val)
+	}
 }
 
 // setDefaults set default value of fields.
@@ -39,6 +43,18 @@ func (s *CreateQueueRequest) setDefaults() {
 	{
 		val := CreateQueueRequestUnknownOutcome("review")
 		s.UnknownOutcome.SetTo(val)
+	}
+	{
+		val := bool(false)
+		s.OneStep.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *FinishClaim) setDefaults() {
+	{
+		val := bool(false)
+		s.Start.SetTo(val)
 	}
 }
 

@@ -1107,6 +1107,10 @@ type ClaimTasksRequest struct {
 	Max int `json:"max"`
 	// How long to wait if nothing is ready, milliseconds.
 	WaitMs OptInt64 `json:"wait_ms"`
+	// Start what can be started at once: tasks of queues with `one_step` whose gates are open come
+	// started, with `started_at` and `lease_until`, and need no `startAttempts`; the others come as
+	// offers.
+	Start OptBool `json:"start"`
 }
 
 // GetInstanceID returns the value of InstanceID.
@@ -1139,6 +1143,11 @@ func (s *ClaimTasksRequest) GetWaitMs() OptInt64 {
 	return s.WaitMs
 }
 
+// GetStart returns the value of Start.
+func (s *ClaimTasksRequest) GetStart() OptBool {
+	return s.Start
+}
+
 // SetInstanceID sets the value of InstanceID.
 func (s *ClaimTasksRequest) SetInstanceID(val string) {
 	s.InstanceID = val
@@ -1167,6 +1176,11 @@ func (s *ClaimTasksRequest) SetMax(val int) {
 // SetWaitMs sets the value of WaitMs.
 func (s *ClaimTasksRequest) SetWaitMs(val OptInt64) {
 	s.WaitMs = val
+}
+
+// SetStart sets the value of Start.
+func (s *ClaimTasksRequest) SetStart(val OptBool) {
+	s.Start = val
 }
 
 // What a claim took.
@@ -1364,6 +1378,9 @@ type CreateQueueRequest struct {
 	// How long an ended task is kept, milliseconds; 1 hour to 3,650 days.
 	RetentionMs    OptInt64                            `json:"retention_ms"`
 	UnknownOutcome OptCreateQueueRequestUnknownOutcome `json:"unknown_outcome"`
+	// Whether a claim may start tasks at once. Only with `unknown_outcome` retry: of a task that was
+	// started by a claim whose reply was lost, nobody knows whether it ran.
+	OneStep OptBool `json:"one_step"`
 }
 
 // GetName returns the value of Name.
@@ -1406,6 +1423,11 @@ func (s *CreateQueueRequest) GetUnknownOutcome() OptCreateQueueRequestUnknownOut
 	return s.UnknownOutcome
 }
 
+// GetOneStep returns the value of OneStep.
+func (s *CreateQueueRequest) GetOneStep() OptBool {
+	return s.OneStep
+}
+
 // SetName sets the value of Name.
 func (s *CreateQueueRequest) SetName(val string) {
 	s.Name = val
@@ -1444,6 +1466,11 @@ func (s *CreateQueueRequest) SetRetentionMs(val OptInt64) {
 // SetUnknownOutcome sets the value of UnknownOutcome.
 func (s *CreateQueueRequest) SetUnknownOutcome(val OptCreateQueueRequestUnknownOutcome) {
 	s.UnknownOutcome = val
+}
+
+// SetOneStep sets the value of OneStep.
+func (s *CreateQueueRequest) SetOneStep(val OptBool) {
+	s.OneStep = val
 }
 
 // Merged schema.
@@ -2129,7 +2156,8 @@ type FinishAttemptsRequest struct {
 	// Its epoch.
 	Epoch int64 `json:"epoch"`
 	// The results.
-	Items []FinishItem `json:"items"`
+	Items []FinishItem   `json:"items"`
+	Claim OptFinishClaim `json:"claim"`
 }
 
 // GetInstanceID returns the value of InstanceID.
@@ -2147,6 +2175,11 @@ func (s *FinishAttemptsRequest) GetItems() []FinishItem {
 	return s.Items
 }
 
+// GetClaim returns the value of Claim.
+func (s *FinishAttemptsRequest) GetClaim() OptFinishClaim {
+	return s.Claim
+}
+
 // SetInstanceID sets the value of InstanceID.
 func (s *FinishAttemptsRequest) SetInstanceID(val string) {
 	s.InstanceID = val
@@ -2162,11 +2195,17 @@ func (s *FinishAttemptsRequest) SetItems(val []FinishItem) {
 	s.Items = val
 }
 
+// SetClaim sets the value of Claim.
+func (s *FinishAttemptsRequest) SetClaim(val OptFinishClaim) {
+	s.Claim = val
+}
+
 // What became of each result.
 // Ref: #/components/schemas/FinishAttemptsResponse
 type FinishAttemptsResponse struct {
 	// One result for each item, in order.
-	Items []FinishResult `json:"items"`
+	Items []FinishResult       `json:"items"`
+	Claim OptFinishClaimResult `json:"claim"`
 }
 
 // GetItems returns the value of Items.
@@ -2174,9 +2213,125 @@ func (s *FinishAttemptsResponse) GetItems() []FinishResult {
 	return s.Items
 }
 
+// GetClaim returns the value of Claim.
+func (s *FinishAttemptsResponse) GetClaim() OptFinishClaimResult {
+	return s.Claim
+}
+
 // SetItems sets the value of Items.
 func (s *FinishAttemptsResponse) SetItems(val []FinishResult) {
 	s.Items = val
+}
+
+// SetClaim sets the value of Claim.
+func (s *FinishAttemptsResponse) SetClaim(val OptFinishClaimResult) {
+	s.Claim = val
+}
+
+// A claim made with results, in their transaction. It does not wait; otherwise it is one of
+// `claimTasks`.
+// Ref: #/components/schemas/FinishClaim
+type FinishClaim struct {
+	// The instance's own number of this claim, larger than every one before.
+	ClaimSeq int64 `json:"claim_seq"`
+	// The queues to take from, by id or name. Absent takes those of the session.
+	Queues []string `json:"queues"`
+	// The most offers to return.
+	Max int `json:"max"`
+	// As in `claimTasks`.
+	Start OptBool `json:"start"`
+}
+
+// GetClaimSeq returns the value of ClaimSeq.
+func (s *FinishClaim) GetClaimSeq() int64 {
+	return s.ClaimSeq
+}
+
+// GetQueues returns the value of Queues.
+func (s *FinishClaim) GetQueues() []string {
+	return s.Queues
+}
+
+// GetMax returns the value of Max.
+func (s *FinishClaim) GetMax() int {
+	return s.Max
+}
+
+// GetStart returns the value of Start.
+func (s *FinishClaim) GetStart() OptBool {
+	return s.Start
+}
+
+// SetClaimSeq sets the value of ClaimSeq.
+func (s *FinishClaim) SetClaimSeq(val int64) {
+	s.ClaimSeq = val
+}
+
+// SetQueues sets the value of Queues.
+func (s *FinishClaim) SetQueues(val []string) {
+	s.Queues = val
+}
+
+// SetMax sets the value of Max.
+func (s *FinishClaim) SetMax(val int) {
+	s.Max = val
+}
+
+// SetStart sets the value of Start.
+func (s *FinishClaim) SetStart(val OptBool) {
+	s.Start = val
+}
+
+// What the claim took, if the request had one; `problem` with every status but 200.
+// Ref: #/components/schemas/FinishClaimResult
+type FinishClaimResult struct {
+	// The HTTP status that `claimTasks` would have had.
+	Status int `json:"status"`
+	// The number of the claim.
+	ClaimSeq int64 `json:"claim_seq"`
+	// The offers, possibly none, in the order in which they should be started.
+	Offers  []Offer    `json:"offers"`
+	Problem OptProblem `json:"problem"`
+}
+
+// GetStatus returns the value of Status.
+func (s *FinishClaimResult) GetStatus() int {
+	return s.Status
+}
+
+// GetClaimSeq returns the value of ClaimSeq.
+func (s *FinishClaimResult) GetClaimSeq() int64 {
+	return s.ClaimSeq
+}
+
+// GetOffers returns the value of Offers.
+func (s *FinishClaimResult) GetOffers() []Offer {
+	return s.Offers
+}
+
+// GetProblem returns the value of Problem.
+func (s *FinishClaimResult) GetProblem() OptProblem {
+	return s.Problem
+}
+
+// SetStatus sets the value of Status.
+func (s *FinishClaimResult) SetStatus(val int) {
+	s.Status = val
+}
+
+// SetClaimSeq sets the value of ClaimSeq.
+func (s *FinishClaimResult) SetClaimSeq(val int64) {
+	s.ClaimSeq = val
+}
+
+// SetOffers sets the value of Offers.
+func (s *FinishClaimResult) SetOffers(val []Offer) {
+	s.Offers = val
+}
+
+// SetProblem sets the value of Problem.
+func (s *FinishClaimResult) SetProblem(val OptProblem) {
+	s.Problem = val
 }
 
 // What came of one attempt. `error` is refused with `succeeded`, `retry` and `retry_after_ms` with
@@ -2730,7 +2885,8 @@ func (s *IssuedCredentialHeaders) SetResponse(val IssuedCredential) {
 	s.Response = val
 }
 
-// A task offered to a worker. It becomes an execution only by `startAttempts`.
+// A task offered to a worker. It becomes an execution only by `startAttempts`, unless it came started:
+// then `started_at` and `lease_until` are there.
 // Ref: #/components/schemas/Offer
 type Offer struct {
 	// The attempt. A handler that acts on the outside world can use the task's id as its own stable key.
@@ -2747,8 +2903,12 @@ type Offer struct {
 	AttemptNumber int `json:"attempt_number"`
 	// The secret that proves, with the epoch, that a call is about this attempt. In this reply only.
 	Token string `json:"token"`
-	// When the offer runs out, by the database's clock.
+	// When the offer runs out, by the database's clock; of one that came started, the end of its lease.
 	OfferExpiresAt time.Time `json:"offer_expires_at"`
+	// The start, if the task came started.
+	StartedAt OptDateTime `json:"started_at"`
+	// The end of its lease, if the task came started; a heartbeat renews it.
+	LeaseUntil OptDateTime `json:"lease_until"`
 	// The lease it gets at its start, and with each heartbeat, milliseconds.
 	LeaseMs int64 `json:"lease_ms"`
 	// The payload as it was sent; null if there was none.
@@ -2805,6 +2965,16 @@ func (s *Offer) GetToken() string {
 // GetOfferExpiresAt returns the value of OfferExpiresAt.
 func (s *Offer) GetOfferExpiresAt() time.Time {
 	return s.OfferExpiresAt
+}
+
+// GetStartedAt returns the value of StartedAt.
+func (s *Offer) GetStartedAt() OptDateTime {
+	return s.StartedAt
+}
+
+// GetLeaseUntil returns the value of LeaseUntil.
+func (s *Offer) GetLeaseUntil() OptDateTime {
+	return s.LeaseUntil
 }
 
 // GetLeaseMs returns the value of LeaseMs.
@@ -2885,6 +3055,16 @@ func (s *Offer) SetToken(val string) {
 // SetOfferExpiresAt sets the value of OfferExpiresAt.
 func (s *Offer) SetOfferExpiresAt(val time.Time) {
 	s.OfferExpiresAt = val
+}
+
+// SetStartedAt sets the value of StartedAt.
+func (s *Offer) SetStartedAt(val OptDateTime) {
+	s.StartedAt = val
+}
+
+// SetLeaseUntil sets the value of LeaseUntil.
+func (s *Offer) SetLeaseUntil(val OptDateTime) {
+	s.LeaseUntil = val
 }
 
 // SetLeaseMs sets the value of LeaseMs.
@@ -3424,6 +3604,98 @@ func (o OptFailure) Get() (v Failure, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptFailure) Or(d Failure) Failure {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptFinishClaim returns new OptFinishClaim with value set to v.
+func NewOptFinishClaim(v FinishClaim) OptFinishClaim {
+	return OptFinishClaim{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptFinishClaim is optional FinishClaim.
+type OptFinishClaim struct {
+	Value FinishClaim
+	Set   bool
+}
+
+// IsSet returns true if OptFinishClaim was set.
+func (o OptFinishClaim) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptFinishClaim) Reset() {
+	var v FinishClaim
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptFinishClaim) SetTo(v FinishClaim) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptFinishClaim) Get() (v FinishClaim, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptFinishClaim) Or(d FinishClaim) FinishClaim {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptFinishClaimResult returns new OptFinishClaimResult with value set to v.
+func NewOptFinishClaimResult(v FinishClaimResult) OptFinishClaimResult {
+	return OptFinishClaimResult{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptFinishClaimResult is optional FinishClaimResult.
+type OptFinishClaimResult struct {
+	Value FinishClaimResult
+	Set   bool
+}
+
+// IsSet returns true if OptFinishClaimResult was set.
+func (o OptFinishClaimResult) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptFinishClaimResult) Reset() {
+	var v FinishClaimResult
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptFinishClaimResult) SetTo(v FinishClaimResult) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptFinishClaimResult) Get() (v FinishClaimResult, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptFinishClaimResult) Or(d FinishClaimResult) FinishClaimResult {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4356,6 +4628,8 @@ type Queue struct {
 	// How long an ended task is kept, milliseconds.
 	RetentionMs    int64          `json:"retention_ms"`
 	UnknownOutcome UnknownOutcome `json:"unknown_outcome"`
+	// Whether a claim may start tasks at once.
+	OneStep bool `json:"one_step"`
 	// Whether its gate is closed. Not part of the revision.
 	Paused bool `json:"paused"`
 	// Version of the policy, from 1; the ETag is this number in quotes.
@@ -4409,6 +4683,11 @@ func (s *Queue) GetRetentionMs() int64 {
 // GetUnknownOutcome returns the value of UnknownOutcome.
 func (s *Queue) GetUnknownOutcome() UnknownOutcome {
 	return s.UnknownOutcome
+}
+
+// GetOneStep returns the value of OneStep.
+func (s *Queue) GetOneStep() bool {
+	return s.OneStep
 }
 
 // GetPaused returns the value of Paused.
@@ -4474,6 +4753,11 @@ func (s *Queue) SetRetentionMs(val int64) {
 // SetUnknownOutcome sets the value of UnknownOutcome.
 func (s *Queue) SetUnknownOutcome(val UnknownOutcome) {
 	s.UnknownOutcome = val
+}
+
+// SetOneStep sets the value of OneStep.
+func (s *Queue) SetOneStep(val bool) {
+	s.OneStep = val
 }
 
 // SetPaused sets the value of Paused.
@@ -6513,8 +6797,8 @@ func (s *UnknownOutcome) UnmarshalText(data []byte) error {
 	}
 }
 
-// The members of a queue's policy to change. `backoff_initial_ms` above `backoff_max_ms` in the result
-// is 400.
+// The members of a queue's policy to change. `backoff_initial_ms` above `backoff_max_ms`, or
+// `one_step` with `unknown_outcome` review, in the result is 400.
 // Ref: #/components/schemas/UpdateQueueRequest
 type UpdateQueueRequest struct {
 	// Lease of a started attempt and of each renewal, milliseconds.
@@ -6530,6 +6814,8 @@ type UpdateQueueRequest struct {
 	// How long an ended task is kept, milliseconds; 1 hour to 3,650 days.
 	RetentionMs    OptInt64          `json:"retention_ms"`
 	UnknownOutcome OptUnknownOutcome `json:"unknown_outcome"`
+	// Whether a claim may start tasks at once; only with `unknown_outcome` retry.
+	OneStep OptBool `json:"one_step"`
 }
 
 // GetLeaseMs returns the value of LeaseMs.
@@ -6567,6 +6853,11 @@ func (s *UpdateQueueRequest) GetUnknownOutcome() OptUnknownOutcome {
 	return s.UnknownOutcome
 }
 
+// GetOneStep returns the value of OneStep.
+func (s *UpdateQueueRequest) GetOneStep() OptBool {
+	return s.OneStep
+}
+
 // SetLeaseMs sets the value of LeaseMs.
 func (s *UpdateQueueRequest) SetLeaseMs(val OptInt64) {
 	s.LeaseMs = val
@@ -6600,6 +6891,11 @@ func (s *UpdateQueueRequest) SetRetentionMs(val OptInt64) {
 // SetUnknownOutcome sets the value of UnknownOutcome.
 func (s *UpdateQueueRequest) SetUnknownOutcome(val OptUnknownOutcome) {
 	s.UnknownOutcome = val
+}
+
+// SetOneStep sets the value of OneStep.
+func (s *UpdateQueueRequest) SetOneStep(val OptBool) {
+	s.OneStep = val
 }
 
 // Which key to make unusable.

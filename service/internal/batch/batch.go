@@ -3,25 +3,23 @@
 package batch
 
 import (
-	"context"
-	"database/sql"
 	"fmt"
 	"strings"
 
 	"github.com/orbit-run/orbit"
 )
 
-// Executor is a transaction or a connection.
-type Executor interface {
-	ExecContext(ctx context.Context, query string, args ...any) (sql.Result, error)
+// Collector is a transaction that keeps writes and sends them together; each must change so many rows.
+type Collector interface {
+	Collect(query string, args []any, rows int)
 }
 
 // maxBytes bounds one statement's values, far below the server's packet size, which is checked at start.
 const maxBytes = 4 << 20
 
-// Insert runs a generated single-row INSERT for many rows, with as few statements as the packet size allows. Each row has
+// Insert collects a generated single-row INSERT for many rows, as few statements as their size allows. Each row has
 // the arguments of the generated query, in its order.
-func Insert(ctx context.Context, tx Executor, query string, rows [][]any) error {
+func Insert(tx Collector, query string, rows [][]any) error {
 	head, tuple, tail, err := split(query)
 	if err != nil {
 		return err
@@ -32,9 +30,7 @@ func Insert(ctx context.Context, tx Executor, query string, rows [][]any) error 
 		for _, r := range rows[:n] {
 			args = append(args, r...)
 		}
-		if _, err := tx.ExecContext(ctx, head+strings.Repeat(tuple+",", n-1)+tuple+tail, args...); err != nil {
-			return err
-		}
+		tx.Collect(head+strings.Repeat(tuple+",", n-1)+tuple+tail, args, n)
 		rows = rows[n:]
 	}
 	return nil
@@ -43,24 +39,30 @@ func Insert(ctx context.Context, tx Executor, query string, rows [][]any) error 
 func fit(rows [][]any) int {
 	size := 0
 	for i, r := range rows {
-		for _, v := range r {
-			size += 24
-			switch v := v.(type) {
-			case string:
-				size += len(v)
-			case *string:
-				if v != nil {
-					size += len(*v)
-				}
-			case []byte:
-				size += len(v)
-			}
-		}
-		if size > maxBytes && i > 0 {
+		if size += Size(r); size > maxBytes && i > 0 {
 			return i
 		}
 	}
 	return len(rows)
+}
+
+// Size is about how many bytes arguments take in a statement.
+func Size(args []any) int {
+	size := 0
+	for _, v := range args {
+		size += 24
+		switch v := v.(type) {
+		case string:
+			size += len(v)
+		case *string:
+			if v != nil {
+				size += len(*v)
+			}
+		case []byte:
+			size += len(v)
+		}
+	}
+	return size
 }
 
 func split(query string) (head, tuple, tail string, err error) {
@@ -90,9 +92,9 @@ type ReadyRow struct {
 	TaskID   orbit.ID
 }
 
-// DeleteReady deletes ready rows of one queue by full key and answers how many there were. A join on the values is used because IN over
+// DeleteReady collects the delete of ready rows of one queue by full key. A join on the values is used because IN over
 // tuples scans, and then deadlocks, on small tables.
-func DeleteReady(ctx context.Context, tx Executor, namespaceID, queueID orbit.ID, rows []ReadyRow) (int64, error) {
+func DeleteReady(tx Collector, namespaceID, queueID orbit.ID, rows []ReadyRow) {
 	args := make([]any, 0, 3*len(rows)+2)
 	for _, r := range rows {
 		args = append(args, r.Priority, r.RankUs, r.TaskID)
@@ -100,9 +102,5 @@ func DeleteReady(ctx context.Context, tx Executor, namespaceID, queueID orbit.ID
 	query := `DELETE r FROM (VALUES ROW(CAST(? AS UNSIGNED),CAST(? AS SIGNED),CAST(? AS BINARY(16)))` +
 		strings.Repeat(`,ROW(?,?,?)`, len(rows)-1) + `) AS v(priority, rank_us, task_id)
 STRAIGHT_JOIN pulse_ready r ON r.namespace_id = ? AND r.queue_id = ? AND r.priority = v.priority AND r.rank_us = v.rank_us AND r.task_id = v.task_id`
-	res, err := tx.ExecContext(ctx, query, append(args, namespaceID, queueID)...)
-	if err != nil {
-		return 0, err
-	}
-	return res.RowsAffected()
+	tx.Collect(query, append(args, namespaceID, queueID), len(rows))
 }

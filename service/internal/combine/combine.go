@@ -26,12 +26,12 @@ type Call[T any] struct {
 }
 
 // Combiner gathers calls while a batch runs, and runs what has gathered as the next batch: one batch at a time, so that batches grow with the load and
-// a lone call never waits. A batch that takes longer than Patience, its connection stuck for one, holds up nobody but itself: another goes ahead
-// beside it. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
+// a lone call never waits. The next one begins when a batch says so, which is when it only waits for its commit, and at its end. A batch that takes longer
+// than Patience, its connection stuck for one, holds up nobody but itself: another goes ahead beside it. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
 // MaxBytes bytes, but a single larger call travels alone.
 type Combiner[T any] struct {
-	// Run executes a batch. It answers through Work and must not keep it.
-	Run func(namespaceID orbit.ID, batch []T)
+	// Run executes a batch. It answers through Work and must not keep it. It may call ahead, once, when the next batch need not wait for it.
+	Run func(namespaceID orbit.ID, batch []T, ahead func())
 	// Patience is after how long the next batch no longer waits for one that runs.
 	Patience time.Duration
 
@@ -83,12 +83,12 @@ func (c *Combiner[T]) lead(self *leader) {
 			return
 		}
 		late := time.AfterFunc(c.Patience, func() { c.pass(self) })
-		c.run(namespaceID, batch)
+		c.run(namespaceID, batch, func() { c.pass(self) })
 		late.Stop()
 	}
 }
 
-// pass takes the lead from one whose batch takes too long.
+// pass takes the lead from one whose batch need not be waited for, or takes too long.
 func (c *Combiner[T]) pass(from *leader) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -98,7 +98,7 @@ func (c *Combiner[T]) pass(from *leader) {
 	}
 }
 
-func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T]) {
+func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T], ahead func()) {
 	defer func() {
 		p := recover()
 		for _, e := range batch {
@@ -115,7 +115,7 @@ func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T]) {
 		}
 	}
 	if len(works) > 0 {
-		c.Run(namespaceID, works)
+		c.Run(namespaceID, works, ahead)
 	}
 }
 

@@ -17,7 +17,7 @@ func blocked(t *testing.T) (c *Combiner[*work], batches *[][]*work, release func
 	started, gate := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	batches = &[][]*work{}
-	c = &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work) {
+	c = &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work, _ func()) {
 		once.Do(func() { close(started); <-gate })
 		*batches = append(*batches, batch)
 		for _, w := range batch {
@@ -116,7 +116,7 @@ func TestACallWhoseCallerIsGoneIsDropped(t *testing.T) {
 
 func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 	runs := 0
-	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { runs++ }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work, func()) { runs++ }}
 	for range 100 {
 		c.Do(Call[*work]{Items: 1, Work: &work{}})
 	}
@@ -126,7 +126,7 @@ func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 }
 
 func TestAPanicIsThatOfTheCallers(t *testing.T) {
-	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { panic("broken") }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work, func()) { panic("broken") }}
 	for range 2 {
 		func() {
 			defer func() {
@@ -141,7 +141,7 @@ func TestAPanicIsThatOfTheCallers(t *testing.T) {
 
 func TestAStuckBatchHoldsUpNobodyElse(t *testing.T) {
 	stuck, release := &work{}, make(chan struct{})
-	c := &Combiner[*work]{Patience: time.Millisecond, Run: func(_ orbit.ID, batch []*work) {
+	c := &Combiner[*work]{Patience: time.Millisecond, Run: func(_ orbit.ID, batch []*work, _ func()) {
 		if batch[0] == stuck {
 			<-release
 		}
@@ -165,4 +165,28 @@ func TestAStuckBatchHoldsUpNobodyElse(t *testing.T) {
 	if len(c.turns) != 0 || len(c.waiting) != 0 {
 		t.Fatalf("calls are left: %v", c.waiting)
 	}
+}
+
+func TestTheNextBatchBeginsWhenOneSaysSo(t *testing.T) {
+	committing, release := &work{}, make(chan struct{})
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work, ahead func()) {
+		if batch[0] == committing {
+			ahead()
+			ahead() // a transaction that runs again says it again
+			<-release
+		}
+		for _, w := range batch {
+			w.answered.Store(true)
+		}
+	}}
+	var wg sync.WaitGroup
+	wg.Go(func() { c.Do(Call[*work]{Items: 1, Work: committing}) })
+	for range 50 {
+		c.Do(Call[*work]{Items: 1, Work: &work{}})
+	}
+	if committing.answered.Load() {
+		t.Fatal("the first batch was answered before it was over")
+	}
+	close(release)
+	wg.Wait()
 }

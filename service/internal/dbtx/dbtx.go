@@ -37,17 +37,12 @@ type Event struct {
 	Data        string // JSON text
 }
 
-// Tx is a running transaction. It serves as the connection of the generated queries.
-type Tx struct {
-	*sql.Tx
-	// Now is the database's clock, read once; every decision of the transaction uses it. Microseconds, UTC.
-	Now      time.Time
-	events   []Event
-	onCommit []func()
-}
-
 // Emit collects an event; Run writes it after everything else.
 func (tx *Tx) Emit(e Event) { tx.events = append(tx.events, e) }
+
+// OnSent has fn called once everything is done but the commit: what the transaction holds stays held until then, and nothing more is asked of it.
+// A transaction that is run again may call it again.
+func (tx *Tx) OnSent(fn func()) { tx.onSent = append(tx.onSent, fn) }
 
 // OnCommit has fn called once the commit was answered. It carries hints only, such as waking a waiter: after an unknown commit it is not
 // called, and nothing may depend on it.
@@ -83,23 +78,25 @@ func (p *Pool) Run(ctx context.Context, op string, fn func(ctx context.Context, 
 func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Timeout)
 	defer cancel()
-	stx, err := p.DB.BeginTx(ctx, nil)
+	tx, err := begin(ctx, p.DB)
 	if err != nil {
 		return fmt.Errorf("%s: begin: %w", op, err)
 	}
-	defer func() { _ = stx.Rollback() }()
-	now, err := platformdb.New(stx).HostNow(ctx)
-	if err != nil {
-		return fmt.Errorf("%s: clock: %w", op, err)
-	}
-	tx := &Tx{Tx: stx, Now: p.Shift(now)}
+	defer tx.rollback(ctx)
+	tx.Now = p.Shift(tx.Now)
 	if err := fn(ctx, tx); err != nil {
 		return err
 	}
-	if err := tx.writeEvents(ctx); err != nil {
+	if err := tx.writeEvents(); err != nil {
 		return fmt.Errorf("%s: events: %w", op, err)
 	}
-	if err := stx.Commit(); err != nil {
+	if err := tx.Send(ctx); err != nil {
+		return fmt.Errorf("%s: %w", op, err)
+	}
+	for _, fn := range tx.onSent {
+		fn()
+	}
+	if err := tx.commit(ctx); err != nil {
 		return &UnknownCommit{Op: op, Err: err}
 	}
 	for _, fn := range tx.onCommit {
