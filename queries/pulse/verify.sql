@@ -127,3 +127,36 @@ LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = d.namespace_id
 WHERE d.deadline_at >= sqlc.arg(after_deadline) AND (d.deadline_at > sqlc.arg(after_deadline) OR d.namespace_id > sqlc.arg(after_namespace)
   OR d.namespace_id = sqlc.arg(after_namespace) AND d.task_id > sqlc.arg(after_id))
 ORDER BY d.deadline_at, d.namespace_id, d.task_id LIMIT ?;
+
+-- name: VerifySchedules :many
+-- Walks the primary key.
+SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, v.timetable,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM pulse_schedule_versions n FORCE INDEX (PRIMARY) WHERE n.namespace_id = s.namespace_id AND n.schedule_id = s.id) AS SIGNED) AS versions,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_last
+FROM pulse_schedules s FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedule_versions v FORCE INDEX (PRIMARY) ON v.namespace_id = s.namespace_id AND v.schedule_id = s.id AND v.version = s.current_version
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = s.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE s.namespace_id = sqlc.arg(namespace_id) AND s.id > sqlc.arg(after_id)
+ORDER BY s.id LIMIT ?;
+
+-- name: VerifyOccurrences :many
+-- Walks the primary key.
+SELECT c.id, c.schedule_id, c.fire_at, c.source, c.outcome, c.task_id, c.version, c.live_schedule_id, c.buffered_schedule_id, c.created_at, c.updated_at, c.expires_at,
+  s.watermark, t.state AS task_state, t.origin_id,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_last
+FROM pulse_schedule_occurrences c FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedules s FORCE INDEX (PRIMARY) ON s.namespace_id = c.namespace_id AND s.id = c.schedule_id
+LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = c.namespace_id AND t.id = c.task_id
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = c.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE c.namespace_id = sqlc.arg(namespace_id) AND c.id > sqlc.arg(after_id)
+ORDER BY c.id LIMIT ?;

@@ -7,6 +7,7 @@ package pulsedb
 
 import (
 	"context"
+	"encoding/json"
 	"time"
 
 	"github.com/orbit-run/orbit"
@@ -425,6 +426,97 @@ func (q *Queries) VerifyInstances(ctx context.Context, arg VerifyInstancesParams
 	return items, nil
 }
 
+const VerifyOccurrences = `-- name: VerifyOccurrences :many
+SELECT c.id, c.schedule_id, c.fire_at, c.source, c.outcome, c.task_id, c.version, c.live_schedule_id, c.buffered_schedule_id, c.created_at, c.updated_at, c.expires_at,
+  s.watermark, t.state AS task_state, t.origin_id,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_last
+FROM pulse_schedule_occurrences c FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedules s FORCE INDEX (PRIMARY) ON s.namespace_id = c.namespace_id AND s.id = c.schedule_id
+LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = c.namespace_id AND t.id = c.task_id
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = c.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE c.namespace_id = ? AND c.id > ?
+ORDER BY c.id LIMIT ?
+`
+
+type VerifyOccurrencesParams struct {
+	NamespaceID orbit.ID
+	AfterID     orbit.ID
+	Limit       int32
+}
+
+type VerifyOccurrencesRow struct {
+	ID                 orbit.ID
+	ScheduleID         orbit.ID
+	FireAt             time.Time
+	Source             orbit.OccurrenceSource
+	Outcome            orbit.OccurrenceOutcome
+	TaskID             orbit.NullID
+	Version            int64
+	LiveScheduleID     orbit.NullID
+	BufferedScheduleID orbit.NullID
+	CreatedAt          time.Time
+	UpdatedAt          time.Time
+	ExpiresAt          *time.Time
+	Watermark          *time.Time
+	TaskState          orbit.TaskState
+	OriginID           orbit.NullID
+	TrimmedBelow       *int64
+	OldestEventAt      *time.Time
+	EventCount         int64
+	EventFirst         int64
+	EventLast          int64
+}
+
+// Walks the primary key.
+func (q *Queries) VerifyOccurrences(ctx context.Context, arg VerifyOccurrencesParams) ([]VerifyOccurrencesRow, error) {
+	rows, err := q.db.QueryContext(ctx, VerifyOccurrences, arg.NamespaceID, arg.AfterID, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyOccurrencesRow
+	for rows.Next() {
+		var i VerifyOccurrencesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduleID,
+			&i.FireAt,
+			&i.Source,
+			&i.Outcome,
+			&i.TaskID,
+			&i.Version,
+			&i.LiveScheduleID,
+			&i.BufferedScheduleID,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ExpiresAt,
+			&i.Watermark,
+			&i.TaskState,
+			&i.OriginID,
+			&i.TrimmedBelow,
+			&i.OldestEventAt,
+			&i.EventCount,
+			&i.EventFirst,
+			&i.EventLast,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const VerifyQueues = `-- name: VerifyQueues :many
 SELECT u.id, u.revision, u.created_at, u.updated_at, g.control_version, g.updated_at AS gate_updated_at,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
@@ -554,6 +646,88 @@ func (q *Queries) VerifyReady(ctx context.Context, arg VerifyReadyParams) ([]Ver
 			&i.TaskID,
 			&i.State,
 			&i.Agrees,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
+const VerifySchedules = `-- name: VerifySchedules :many
+SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, v.timetable,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM pulse_schedule_versions n FORCE INDEX (PRIMARY) WHERE n.namespace_id = s.namespace_id AND n.schedule_id = s.id) AS SIGNED) AS versions,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_last
+FROM pulse_schedules s FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedule_versions v FORCE INDEX (PRIMARY) ON v.namespace_id = s.namespace_id AND v.schedule_id = s.id AND v.version = s.current_version
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = s.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE s.namespace_id = ? AND s.id > ?
+ORDER BY s.id LIMIT ?
+`
+
+type VerifySchedulesParams struct {
+	NamespaceID orbit.ID
+	AfterID     orbit.ID
+	Limit       int32
+}
+
+type VerifySchedulesRow struct {
+	ID             orbit.ID
+	CurrentVersion int64
+	Revision       int64
+	PausedAt       *time.Time
+	ArchivedAt     *time.Time
+	Watermark      time.Time
+	NextFireAt     *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Timetable      json.RawMessage
+	TrimmedBelow   *int64
+	OldestEventAt  *time.Time
+	Versions       int64
+	EventCount     int64
+	EventFirst     int64
+	EventLast      int64
+}
+
+// Walks the primary key.
+func (q *Queries) VerifySchedules(ctx context.Context, arg VerifySchedulesParams) ([]VerifySchedulesRow, error) {
+	rows, err := q.db.QueryContext(ctx, VerifySchedules, arg.NamespaceID, arg.AfterID, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySchedulesRow
+	for rows.Next() {
+		var i VerifySchedulesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.CurrentVersion,
+			&i.Revision,
+			&i.PausedAt,
+			&i.ArchivedAt,
+			&i.Watermark,
+			&i.NextFireAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Timetable,
+			&i.TrimmedBelow,
+			&i.OldestEventAt,
+			&i.Versions,
+			&i.EventCount,
+			&i.EventFirst,
+			&i.EventLast,
 		); err != nil {
 			return nil, err
 		}
