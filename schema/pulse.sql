@@ -318,7 +318,7 @@ CREATE TABLE pulse_schedule_occurrences (
   PRIMARY KEY (namespace_id, id),
   UNIQUE KEY uq_pulse_schedule_occurrences_fire (namespace_id, schedule_id, fire_at),
   KEY ix_pulse_schedule_occurrences_live (namespace_id, live_schedule_id),
-  KEY ix_pulse_schedule_occurrences_buffered (namespace_id, buffered_schedule_id, fire_at),
+  KEY ix_pulse_schedule_occurrences_buffered (buffered_schedule_id, namespace_id, fire_at),
   KEY ix_pulse_schedule_occurrences_expiry (expires_at),
   CONSTRAINT fk_pulse_schedule_occurrences_version FOREIGN KEY (namespace_id, schedule_id, schedule_version) REFERENCES pulse_schedule_versions (namespace_id, schedule_id, version),
   CONSTRAINT ck_pulse_schedule_occurrences_source CHECK (source IN ('timetable', 'trigger', 'backfill') AND (source = 'timetable') = (actor_id IS NULL)),

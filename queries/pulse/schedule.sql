@@ -134,10 +134,9 @@ JOIN pulse_schedule_occurrences b FORCE INDEX (ix_pulse_schedule_occurrences_buf
 WHERE o.namespace_id = sqlc.arg(namespace_id) AND o.id IN (sqlc.slice(ids));
 
 -- name: DueBufferedSchedules :many
--- The schedules that have something buffered, after one: a loose walk of ix_pulse_schedule_occurrences_buffered would need the namespace; few at a time.
+-- The schedules that have something buffered, after one. Walks ix_pulse_schedule_occurrences_buffered, which leads with it: what is not buffered is not read.
 SELECT DISTINCT namespace_id, buffered_schedule_id FROM pulse_schedule_occurrences FORCE INDEX (ix_pulse_schedule_occurrences_buffered)
-WHERE buffered_schedule_id IS NOT NULL AND namespace_id >= sqlc.arg(namespace_id) AND (namespace_id > sqlc.arg(namespace_id) OR buffered_schedule_id > CAST(sqlc.arg(schedule_id) AS BINARY(16)))
-ORDER BY namespace_id, buffered_schedule_id LIMIT ?;
+WHERE buffered_schedule_id > sqlc.arg(after_id) ORDER BY buffered_schedule_id, namespace_id LIMIT ?;
 
 -- name: ListOccurrencesBetween :many
 -- Walks uq_pulse_schedule_occurrences_fire over a span.

@@ -17,12 +17,15 @@ func (s *Service) Loops() []loop.Loop {
 	return []loop.Loop{
 		{Name: "wake_waiters", Role: loop.API, Interval: 100 * time.Millisecond, Pass: s.WakeWaiters},
 		{Name: "promote_scheduled", Interval: 250 * time.Millisecond, Pass: s.PromoteScheduled, Full: passRows},
+		{Name: "fire_schedules", Interval: 500 * time.Millisecond, Pass: s.FireSchedules, Full: passRows},
+		{Name: "release_buffered", Interval: 2 * time.Second, Pass: s.ReleaseBuffered, Full: passRows},
 		{Name: "recover_leases", Interval: time.Second, Pass: s.RecoverLeases, Full: passRows},
 		{Name: "sweep_instances", Interval: time.Second, Pass: s.SweepInstances, Full: passRows},
 		{Name: "expire_deadlines", Interval: time.Second, Pass: s.ExpireDeadlines, Full: passRows},
 		{Name: "unblock_gates", Interval: time.Second, Pass: s.UnblockGates, Full: passRows},
 		{Name: "expire_instances", Interval: 10 * time.Second, Pass: s.ExpireInstances, Full: passRows},
 		{Name: "retain_tasks", Interval: 5 * time.Second, Pass: s.RetainTasks, Full: passRows},
+		{Name: "retain_occurrences", Interval: 5 * time.Second, Pass: s.RetainOccurrences, Full: passRows},
 		{Name: "retain_instances", Interval: 5 * time.Minute, Pass: s.RetainInstances, Full: passRows},
 	}
 }

@@ -264,6 +264,9 @@ type newTask struct {
 	rankUs   int64
 	deadline *time.Time
 	budget   uint32
+
+	originKind string // empty for a submission
+	originID   orbit.NullID
 }
 
 // makeTask settles what the request leaves open by the database's clock. A run_at in the past stands, but gives no place before
@@ -316,7 +319,7 @@ func (s *Service) insertTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) e
 			payload = "null"
 		}
 		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, payload, t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
-			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, tx.Now, tx.Now})
+			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, t.originKind, t.originID, tx.Now, tx.Now})
 		working = append(working, workingRow{taskID: t.id, queueID: t.queue.ID, priority: t.priority, rankUs: t.rankUs, runAt: t.runAt})
 		if t.deadline != nil {
 			deadlines = append(deadlines, []any{*t.deadline, c.NamespaceID, t.id})

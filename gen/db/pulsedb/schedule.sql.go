@@ -170,14 +170,12 @@ func (q *Queries) DeleteOccurrences(ctx context.Context, arg DeleteOccurrencesPa
 
 const DueBufferedSchedules = `-- name: DueBufferedSchedules :many
 SELECT DISTINCT namespace_id, buffered_schedule_id FROM pulse_schedule_occurrences FORCE INDEX (ix_pulse_schedule_occurrences_buffered)
-WHERE buffered_schedule_id IS NOT NULL AND namespace_id >= ? AND (namespace_id > ? OR buffered_schedule_id > CAST(? AS BINARY(16)))
-ORDER BY namespace_id, buffered_schedule_id LIMIT ?
+WHERE buffered_schedule_id > ? ORDER BY buffered_schedule_id, namespace_id LIMIT ?
 `
 
 type DueBufferedSchedulesParams struct {
-	NamespaceID orbit.ID
-	ScheduleID  string
-	Limit       int32
+	AfterID orbit.NullID
+	Limit   int32
 }
 
 type DueBufferedSchedulesRow struct {
@@ -185,14 +183,9 @@ type DueBufferedSchedulesRow struct {
 	BufferedScheduleID orbit.NullID
 }
 
-// The schedules that have something buffered, after one: a loose walk of ix_pulse_schedule_occurrences_buffered would need the namespace; few at a time.
+// The schedules that have something buffered, after one. Walks ix_pulse_schedule_occurrences_buffered, which leads with it: what is not buffered is not read.
 func (q *Queries) DueBufferedSchedules(ctx context.Context, arg DueBufferedSchedulesParams) ([]DueBufferedSchedulesRow, error) {
-	rows, err := q.db.QueryContext(ctx, DueBufferedSchedules,
-		arg.NamespaceID,
-		arg.NamespaceID,
-		arg.ScheduleID,
-		arg.Limit,
-	)
+	rows, err := q.db.QueryContext(ctx, DueBufferedSchedules, arg.AfterID, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
