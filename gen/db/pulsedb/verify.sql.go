@@ -798,7 +798,7 @@ const VerifyTasks = `-- name: VerifyTasks :many
 SELECT t.id, t.state, t.generation, t.revision, t.deadline_at, t.result_evidence_id, t.created_at, t.updated_at,
   r.task_id AS ready_id, s.task_id AS scheduled_id, b.task_id AS blocked_id, d.task_id AS deadline_id, a.state AS next_state,
   CAST((SELECT COUNT(*) FROM pulse_attempts l FORCE INDEX (uq_pulse_attempts_generation) WHERE l.namespace_id = t.namespace_id AND l.task_id = t.id AND l.lease_until IS NOT NULL) AS SIGNED) AS live_attempts,
-  c.outcome AS receipt_outcome, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
+  c.outcome AS receipt_outcome, t.origin_kind, k.live_schedule_id, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
   CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_first,
@@ -813,6 +813,7 @@ LEFT JOIN pulse_attempts g FORCE INDEX (uq_pulse_attempts_generation) ON g.names
 LEFT JOIN pulse_attempt_receipts c FORCE INDEX (PRIMARY) ON c.namespace_id = g.namespace_id AND c.attempt_id = g.id
 LEFT JOIN pulse_attempt_evidence v FORCE INDEX (PRIMARY) ON v.namespace_id = t.namespace_id AND v.id = t.result_evidence_id
 LEFT JOIN pulse_attempts w FORCE INDEX (PRIMARY) ON w.namespace_id = v.namespace_id AND w.id = v.attempt_id
+LEFT JOIN pulse_schedule_occurrences k FORCE INDEX (PRIMARY) ON k.namespace_id = t.namespace_id AND k.id = t.origin_id
 LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = t.namespace_id
 LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
 LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
@@ -842,6 +843,8 @@ type VerifyTasksRow struct {
 	NextState        orbit.AttemptState
 	LiveAttempts     int64
 	ReceiptOutcome   orbit.Outcome
+	OriginKind       string
+	LiveScheduleID   orbit.NullID
 	EvidenceOutcome  orbit.Outcome
 	EvidenceTaskID   orbit.NullID
 	TrimmedBelow     *int64
@@ -878,6 +881,8 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 			&i.NextState,
 			&i.LiveAttempts,
 			&i.ReceiptOutcome,
+			&i.OriginKind,
+			&i.LiveScheduleID,
 			&i.EvidenceOutcome,
 			&i.EvidenceTaskID,
 			&i.TrimmedBelow,
