@@ -8,6 +8,7 @@ import (
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/internal/page"
 	"github.com/orbit-run/orbit/service/platform"
 )
@@ -23,18 +24,11 @@ func (s *Service) ListSchedules(ctx context.Context, params api.ListSchedulesPar
 	if err != nil {
 		return nil, err
 	}
+	if params.Name.Set {
+		return s.scheduleByName(ctx, caller, params.Name.Value, before)
+	}
 	q := s.reads()
 	size := page.Size(params.Limit.Or(page.Default))
-	if params.Name.Set {
-		id, err := q.FindScheduleByName(ctx, pulsedb.FindScheduleByNameParams{NamespaceID: caller.NamespaceID, Name: params.Name.Value})
-		if errors.Is(err, sql.ErrNoRows) || err == nil && id.Compare(before) >= 0 {
-			return &api.ScheduleList{Items: []api.Schedule{}}, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		before, size = after(id), 1
-	}
 	list := &api.ScheduleList{Items: []api.Schedule{}}
 	visible := map[orbit.ID]bool{}
 	for read := 0; read < stretch; {
@@ -47,9 +41,7 @@ func (s *Service) ListSchedules(ctx context.Context, params api.ListSchedulesPar
 		}
 		for _, r := range rows {
 			if len(list.Items) == size {
-				if !params.Name.Set {
-					list.NextCursor.SetTo(walk.Cursor(before[:]))
-				}
+				list.NextCursor.SetTo(walk.Cursor(before[:]))
 				return list, nil
 			}
 			before = r.PulseSchedule.ID
@@ -61,7 +53,7 @@ func (s *Service) ListSchedules(ctx context.Context, params api.ListSchedulesPar
 				list.Items = append(list.Items, view)
 			}
 		}
-		if len(rows) <= size || params.Name.Set {
+		if len(rows) <= size {
 			return list, nil
 		}
 		read += len(rows)
@@ -70,15 +62,28 @@ func (s *Service) ListSchedules(ctx context.Context, params api.ListSchedulesPar
 	return list, nil
 }
 
-// after is the id just after one, before which a walk down meets it first.
-func after(id orbit.ID) orbit.ID {
-	for i := len(id) - 1; i >= 0; i-- {
-		id[i]++
-		if id[i] != 0 {
-			break
-		}
+// scheduleByName is the page that holds the one schedule of a name, or nothing.
+func (s *Service) scheduleByName(ctx context.Context, c platform.Caller, name string, before orbit.ID) (*api.ScheduleList, error) {
+	list := &api.ScheduleList{Items: []api.Schedule{}}
+	id, err := s.reads().FindScheduleByName(ctx, pulsedb.FindScheduleByNameParams{NamespaceID: c.NamespaceID, Name: name})
+	if errors.Is(err, sql.ErrNoRows) || err == nil && id.Compare(before) >= 0 {
+		return list, nil
 	}
-	return id
+	if err != nil {
+		return nil, err
+	}
+	row, err := s.visibleSchedule(ctx, c, id)
+	var missing *fault.Fault
+	if errors.As(err, &missing) {
+		return list, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	row.PulseScheduleVersion.Payload = ""
+	view, err := viewSchedule(row.PulseSchedule, row.PulseScheduleVersion)
+	list.Items = append(list.Items, view)
+	return list, err
 }
 
 // seenQueues adds which queues of the rows the caller sees.
