@@ -133,10 +133,17 @@ func TestAPausedQueueWakesNobody(t *testing.T) {
 	if n := p.Pass("wake_waiters"); n != 0 {
 		t.Fatal("a paused queue wakes those who wait for it")
 	}
-	resume(t, p.Orbit, queue, "r")
+	elsewhere := p.CallAt(p.Replica(1).URL, p.Key, "POST", "/v1/queues/"+queue+":resume", map[string]any{"reason": "r"}, harness.Key("elsewhere"))
+	elsewhere.Want(t, 200)
 	if n := p.Pass("wake_waiters"); n != 1 {
-		t.Fatal("a resumed queue wakes nobody")
+		t.Fatal("a queue that was resumed on another replica wakes nobody")
 	}
+	first := wantOffer(t, wait(), id)
+
+	wantItem(t, w.release(first, "shutdown"), 200, "")
+	p.Call("POST", "/v1/queues/"+queue+":pause", map[string]any{"reason": "r"}, harness.Key("p2")).Want(t, 200)
+	wait = p.poll(t, w)
+	resume(t, p.Orbit, queue, "r2") // on the replica of the poll, which is woken without any loop
 	wantOffer(t, wait(), id)
 }
 

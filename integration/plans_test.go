@@ -41,6 +41,7 @@ var plans = map[string]plan{
 	"ShareFences":          {indexes: map[string]string{"g": "PRIMARY", "i": "PRIMARY", "s": "PRIMARY"}, rows: 4},
 	"ListClosedGates":      {indexes: map[string]string{"pulse_execution_gates": "ix_pulse_execution_gates_closed"}, rows: 4},
 	"PeekReady":            {indexes: map[string]string{"pulse_ready": "PRIMARY"}, rows: 2},
+	"PeekQueues":           {indexes: map[string]string{"r": "PRIMARY", "n": "PRIMARY", "g": "PRIMARY"}, rows: 4*planItems + 8},
 	"LockReady":            {indexes: map[string]string{"pulse_ready": "PRIMARY"}, rows: planItems + 1},
 	"ListTasksToOffer":     {indexes: map[string]string{"t": "PRIMARY", "q": "PRIMARY"}, rows: 3 * planItems},
 	"DELETE r pulse_ready": {indexes: map[string]string{"r": "PRIMARY"}, rows: 4 * planItems},
@@ -55,6 +56,7 @@ var plans = map[string]plan{
 	"EndAttempts":    {indexes: map[string]string{"pulse_attempts": "PRIMARY"}, rows: 2 * planItems},
 	"EndTasks":       {indexes: map[string]string{"pulse_tasks": "PRIMARY"}, rows: 2 * planItems},
 	// recovery
+	"DueSoon":            {indexes: map[string]string{"pulse_blocked": "PRIMARY"}, rows: 20}, // the minima are read before there is a plan
 	"DueLeases":          {indexes: map[string]string{"pulse_attempts": "ix_pulse_attempts_lease"}, rows: 3 * planDue},
 	"DueScheduled":       {indexes: map[string]string{"pulse_scheduled": "PRIMARY"}, rows: 3 * planDue},
 	"DueDeadlines":       {indexes: map[string]string{"pulse_deadlines": "PRIMARY"}, rows: 3 * planDue, walks: true},
@@ -83,6 +85,16 @@ type seenStatement struct {
 type sightings struct {
 	mu     sync.Mutex
 	byName map[string]seenStatement
+	sought string
+	found  chan struct{}
+}
+
+// next gives a channel that is closed at the next statement of that name.
+func (s *sightings) next(name string) <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.sought, s.found = name, make(chan struct{})
+	return s.found
 }
 
 func (s *sightings) see(statement harness.Statement, args []driver.NamedValue) {
@@ -97,6 +109,10 @@ func (s *sightings) see(statement harness.Statement, args []driver.NamedValue) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byName[name] = seenStatement{string(statement), values}
+	if name == s.sought {
+		s.sought = ""
+		close(s.found)
+	}
 }
 
 // A plan that is right on one size of table and wrong on another is a stall in production: statements are taken from the running
@@ -104,7 +120,7 @@ func (s *sightings) see(statement harness.Statement, args []driver.NamedValue) {
 func TestHotStatementsKeepTheirPlans(t *testing.T) {
 	seen := &sightings{byName: map[string]seenStatement{}}
 	o := harness.Start(t, harness.Options{Between: harness.Watch(seen.see)})
-	queue := workForPlans(t, o)
+	queue := workForPlans(t, o, seen)
 	conn, err := o.DB.Conn(t.Context())
 	if err != nil {
 		t.Fatal(err)
@@ -136,7 +152,7 @@ func TestHotStatementsKeepTheirPlans(t *testing.T) {
 }
 
 // workForPlans puts a few hundred rows into each table and then does everything hot with planItems items.
-func workForPlans(t *testing.T, o *harness.Orbit) (queueID string) {
+func workForPlans(t *testing.T, o *harness.Orbit, seen *sightings) (queueID string) {
 	queueID = o.CreateQueue("q", policy("lease_ms", 3600_000, "offer_timeout_ms", 3600_000))
 	for i := range 20 {
 		o.CreateQueue(fmt.Sprintf("other%d", i), nil)
@@ -155,6 +171,7 @@ func workForPlans(t *testing.T, o *harness.Orbit) (queueID string) {
 	submitMany(t, o, "q", planItems)
 	submitMany(t, o, "q", planItems, "delay_ms", 1)
 	o.Call("POST", "/v1/queues/"+queueID+":pause", map[string]any{"reason": "test"}, harness.Key("pause")).Want(t, 200)
+	peekForPlans(t, o, seen)
 	o.Call("POST", "/v1/queues/"+queueID+":resume", map[string]any{}, harness.Key("resume")).Want(t, 200)
 	o.Call("POST", "/v1/queues/"+o.CreateQueue("closed", nil)+":pause", map[string]any{"reason": "test"}, harness.Key("close")).Want(t, 200)
 	w.seq++ // several queues are put in order by a look at each
@@ -168,11 +185,31 @@ func workForPlans(t *testing.T, o *harness.Orbit) (queueID string) {
 	w.call("/v1/attempts:start", twice).Want(t, 200)
 	w.items("/v1/attempts:start", itemsOf(offers)...)
 	o.Advance(time.Second)
-	for _, pass := range []string{"renew_replica", "promote_scheduled", "recover_leases", "sweep_instances", "expire_deadlines", "expire_instances", "retain_tasks", "retire_keys", "sequence_events"} {
+	for _, pass := range []string{"renew_replica", "promote_scheduled", "recover_leases", "sweep_instances", "expire_deadlines", "expire_instances", "retain_tasks", "retire_keys", "sequence_events", "look_ahead"} {
 		o.Pass(pass)
 	}
 	o.Call("GET", "/v1/events?limit=100", nil).Want(t, 200)
 	return queueID
+}
+
+// peekForPlans has the backstop look for a claim that waits for planItems queues, of which one has tasks and is paused. The claim ends when that
+// is resumed.
+func peekForPlans(t *testing.T, o *harness.Orbit, seen *sightings) {
+	t.Helper()
+	queues := []string{"q"}
+	for i := range planItems - 1 {
+		queues = append(queues, fmt.Sprintf("other%d", i))
+	}
+	w := openWorker(t, o, "waits", queues...)
+	looks := seen.next("PeekReady") // it waits already when it looks
+	answer := later(t, func() (harness.Reply, error) {
+		return w.send("/v1/claims", map[string]any{"claim_seq": 1, "max": 1, "wait_ms": 30_000})
+	})
+	within(t, looks, "the claim to look")
+	if n := o.Pass("wake_waiters"); n != 0 {
+		t.Fatalf("%d paused or empty queues are said to have tasks", n)
+	}
+	t.Cleanup(func() { answer() })
 }
 
 func itemsOf(offers []offer, more ...any) []map[string]any {
@@ -219,8 +256,8 @@ SELECT q.namespace_id, {id}, {id}, q.id, 1, {id}, {id}, 1, 1, REPEAT('x', 32), I
 		`INSERT INTO pulse_worker_instances (namespace_id, id, session_id, epoch, host, version, queues, types, slots, state, heartbeats, heartbeat_at, sweep_due_at, opened_at, ended_at)
 SELECT q.namespace_id, {id}, {id}, 1, '', '', '[]', '[]', 1, IF(n.i % 2, 'live', 'closed'), 0, IF(n.i <= planDue, @now - INTERVAL 1 DAY, @now), IF(n.i % 2 OR n.i > planDue, NULL, @now - INTERVAL 1 DAY), @now, IF(n.i % 2, NULL, @now) FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT q.namespace_id, 'queue', CONCAT('grown', n.i), 'open', 1, '', @now FROM {n} JOIN {q}`,
-		`INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, revision, created_at, updated_at)
-SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, 1, @now, @now FROM {n} JOIN (SELECT * FROM {q} LIMIT 1) q`,
+		`INSERT INTO pulse_queues (namespace_id, id, name, lease_ms, offer_timeout_ms, max_attempts, backoff_initial_ms, backoff_max_ms, retention_ms, unknown_outcome, one_step, revision, created_at, updated_at)
+SELECT q.namespace_id, {id}, CONCAT('grown', n.i), q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, 1, @now, @now FROM {n} JOIN (SELECT * FROM {q} LIMIT 1) q`,
 		`INSERT INTO orbit_events SELECT q.namespace_id, {id}, 0, 'task', {id}, 1, 'grown', NULL, '{}', @now FROM {n} JOIN {q}`,
 		`INSERT INTO orbit_event_log SELECT q.namespace_id, 1000000 + n.i, {id}, 1 FROM {n} JOIN {q}`,
 		`INSERT INTO orbit_event_spool (namespace_id, batch_id, event_count) SELECT q.namespace_id, {id}, 1 FROM {n} JOIN {q} WHERE n.i <= planSpool`,
@@ -259,6 +296,7 @@ func emptyTables(t *testing.T, conn *sql.Conn, _ string) {
 		}
 	}
 	must(t, conn, "DELETE FROM pulse_execution_gates WHERE scope <> 'namespace'")
+	must(t, conn, "UPDATE pulse_execution_gates SET closed_gates = 0")
 	must(t, conn, "UPDATE orbit_event_heads SET next_position = 1, trimmed_below = 1")
 	must(t, conn, "SET SESSION foreign_key_checks = 1")
 	analyze(t, conn)

@@ -29,6 +29,7 @@ func broken(t *testing.T, o *harness.Orbit) string {
 
 func TestVerifyFindsWhatIsBroken(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
+	other, _ := o.Tenant("other")
 	queue := o.CreateQueue("q", nil)
 	w := openWorker(t, o, "w", "q")
 	old := w.instance
@@ -144,10 +145,11 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 			"UPDATE pulse_schedule_occurrences SET source = 'trigger', actor_id = schedule_id, fire_at = TIMESTAMPADD(DAY, -1, fire_at) WHERE id = " + hex, waiting.ID},
 		{"a namespace without a root gate", "pulse.namespace.root_gate",
 			"DELETE FROM pulse_execution_gates WHERE scope = 'namespace' AND namespace_id = " + hex,
-			"INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT id, 'namespace', '', 'open', 1, '', created_at FROM orbit_namespaces WHERE id = " + hex, o.Namespace.ID.String()},
+			"INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, closed_gates, reason, updated_at) " +
+				"SELECT id, 'namespace', '', 'open', 1, (SELECT COUNT(*) FROM pulse_execution_gates c WHERE c.state = 'closed'), '', created_at FROM orbit_namespaces WHERE id = " + hex, o.Namespace.ID.String()},
 		{"a closed gate that is not counted", "pulse.namespace.closed_gates",
-			"UPDATE pulse_execution_gates SET closed_gates = closed_gates + 1 WHERE scope = 'namespace' AND namespace_id = " + hex,
-			"UPDATE pulse_execution_gates SET closed_gates = closed_gates - 1 WHERE scope = 'namespace' AND namespace_id = " + hex, o.Namespace.ID.String()},
+			"INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, reason, updated_at) SELECT id, 'task_type', 'uncounted', 'closed', 1, '', created_at FROM orbit_namespaces WHERE id = " + hex,
+			"DELETE FROM pulse_execution_gates WHERE scope_id = 'uncounted' AND namespace_id = " + hex, other.ID.String()},
 	} {
 		exec(t, o.DB, c.spoil, c.id)
 		if got := broken(t, o); got != c.want {

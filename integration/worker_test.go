@@ -31,6 +31,8 @@ type offer struct {
 	AttemptNumber  int       `json:"attempt_number"`
 	LeaseMs        int64     `json:"lease_ms"`
 	OfferExpiresAt time.Time `json:"offer_expires_at"`
+	StartedAt      time.Time `json:"started_at"`
+	LeaseUntil     time.Time `json:"lease_until"`
 	Priority       int       `json:"priority"`
 	RunAt          time.Time `json:"run_at"`
 	DeadlineAt     time.Time `json:"deadline_at"`

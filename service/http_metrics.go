@@ -6,6 +6,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/orbit-run/orbit/service/internal/nudge"
 )
 
 type metrics struct {
@@ -13,6 +15,7 @@ type metrics struct {
 	inFlight prometheus.Gauge
 	passes   *prometheus.HistogramVec
 	moved    *prometheus.CounterVec
+	nudges   *prometheus.CounterVec
 }
 
 func newMetrics(o Options) (metrics, error) {
@@ -30,12 +33,15 @@ func newMetrics(o Options) (metrics, error) {
 		moved: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "orbit_loop_items_total", Help: "What the passes of background loops moved.",
 		}, []string{"loop"}),
+		nudges: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "orbit_nudges_total", Help: "Datagrams to and from other replicas, by what became of them.",
+		}, []string{"outcome"}),
 	}
 	if o.Registerer == nil {
 		return m, nil
 	}
 	for _, c := range []prometheus.Collector{
-		m.requests, m.inFlight, m.passes, m.moved,
+		m.requests, m.inFlight, m.passes, m.moved, m.nudges,
 		collectors.NewDBStatsCollector(o.DB, "batch"), collectors.NewDBStatsCollector(o.Lane, "lane"),
 	} {
 		if err := o.Registerer.Register(c); err != nil {
@@ -53,6 +59,8 @@ func (m metrics) observePass(name string, moved int, took time.Duration, err err
 	m.passes.WithLabelValues(name, outcome).Observe(took.Seconds())
 	m.moved.WithLabelValues(name).Add(float64(moved))
 }
+
+func (m metrics) countNudge(outcome nudge.Outcome) { m.nudges.WithLabelValues(string(outcome)).Inc() }
 
 func (m metrics) observeRequest(r *request, took time.Duration) {
 	operation := r.operation

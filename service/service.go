@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
+	"net"
 	"net/http"
+	"net/netip"
 	"os"
 	"sync"
 	"time"
@@ -22,6 +24,7 @@ import (
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/finding"
+	"github.com/orbit-run/orbit/service/internal/nudge"
 	"github.com/orbit-run/orbit/service/platform"
 	"github.com/orbit-run/orbit/service/pulse"
 )
@@ -56,6 +59,12 @@ type Options struct {
 	// BodyTime bounds the arrival of one request body; 0 means 60 s.
 	BodyTime time.Duration
 
+	// NudgeConn carries hints to and from other replicas, by which a task that becomes ready on one wakes a claim that waits on another; nil
+	// means that claims find such tasks later, by looking. The service takes it over.
+	NudgeConn *net.UDPConn
+	// NudgeAddress is where other replicas reach NudgeConn; zero means that they are not told, as where no claims wait.
+	NudgeAddress netip.AddrPort
+
 	// Registerer takes the metrics, whose names begin with orbit_; nil means none are kept.
 	Registerer prometheus.Registerer
 	// TracerProvider makes the spans of requests; nil is the global one.
@@ -73,6 +82,7 @@ type Service struct {
 	platform *platform.Service
 	pulse    *pulse.Service
 	metrics  metrics
+	nudges   *nudge.Socket // nil if there are none
 	http     http.Handler
 
 	draining chan struct{}
@@ -104,6 +114,7 @@ func New(o Options) (*Service, error) {
 		KeyLife: o.IdempotencyLife, TombstoneLife: o.TombstoneLife, EventLife: o.EventRetention, RatePerSecond: o.RateLimitPerSecond,
 		Replica: platform.Replica{ID: o.ReplicaID, Host: o.Host, Version: o.Version, Grace: o.ReplicaGrace},
 	})
+	batches.Spooled, lane.Spooled = s.platform.Spooled, s.platform.Spooled
 	s.pulse = pulse.New(pulse.Service{
 		Platform: s.platform, Lane: lane, Batch: batches, Log: o.Logger, Fresh: func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error) {
 			return s.platform.FreshFor(ctx, conn, now)
@@ -114,6 +125,7 @@ func New(o Options) (*Service, error) {
 	if s.metrics, err = newMetrics(o); err != nil {
 		return nil, err
 	}
+	s.wireNudges()
 	s.http, err = s.newEdge()
 	return s, err
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"net"
 	"os"
+	"regexp"
 	"strings"
 	"syscall"
 	"testing"
@@ -130,6 +131,7 @@ func TestQueuesFromTheCommandLine(t *testing.T) {
 		LeaseMs  int64 `json:"lease_ms"`
 		Revision int64
 		Paused   bool
+		OneStep  bool `json:"one_step"`
 	}
 	program("queue", "create", "q", "--lease", "20s", "--unknown-outcome", "retry", "-o", "json").json(t, &queue)
 	if queue.LeaseMs != 20_000 {
@@ -149,6 +151,18 @@ func TestQueuesFromTheCommandLine(t *testing.T) {
 	}
 	if got := program("queue", "update", "q"); got.code != exitUsage {
 		t.Errorf("a change of nothing: exit code %d", got.code)
+	}
+	if program("queue", "update", "q", "--one-step", "-o", "json").json(t, &queue); !queue.OneStep || queue.Revision != 3 {
+		t.Errorf("after the change: %+v", queue)
+	}
+	if got := program("queue", "get", "q").want(t, 0); !regexp.MustCompile(`(?m)^one step +yes$`).MatchString(got.out) {
+		t.Errorf("the queue is not shown as one of one step:\n%s", got.out)
+	}
+	if got := program("queue", "update", "q", "--unknown-outcome", "review"); got.code != exitFailed || !strings.Contains(got.err, "/one_step") {
+		t.Errorf("one step with review: exit code %d, %s", got.code, got.err)
+	}
+	if program("queue", "update", "q", "--no-one-step", "-o", "json").json(t, &queue); queue.OneStep {
+		t.Errorf("after the change: %+v", queue)
 	}
 	program("queue", "pause", "q", "-r", "maintenance").want(t, 0)
 	if got := program("queue", "list").want(t, 0); !strings.Contains(got.out, "yes") {

@@ -27,10 +27,11 @@ type queuePolicy struct {
 	BackoffMax     time.Duration `help:"Upper bound of the delay."`
 	Retention      time.Duration `help:"How long an ended task is kept."`
 	UnknownOutcome string        `enum:",review,retry" default:"" help:"What becomes of a task whose worker was lost: review (a person decides) or retry."`
+	OneStep        *bool         `negatable:"" help:"Whether a claim may start tasks at once, which saves workers a call; only with --unknown-outcome=retry."`
 }
 
 // fill sets what was given in a request's optional members.
-func (q queuePolicy) fill(lease, offer, initial, maximum, retention *api.OptInt64, attempts *api.OptInt) {
+func (q queuePolicy) fill(lease, offer, initial, maximum, retention *api.OptInt64, attempts *api.OptInt, oneStep *api.OptBool) {
 	for member, value := range map[*api.OptInt64]time.Duration{
 		lease: q.Lease, offer: q.OfferTimeout, initial: q.BackoffInitial, maximum: q.BackoffMax, retention: q.Retention,
 	} {
@@ -40,6 +41,9 @@ func (q queuePolicy) fill(lease, offer, initial, maximum, retention *api.OptInt6
 	}
 	if q.MaxAttempts != 0 {
 		attempts.SetTo(q.MaxAttempts)
+	}
+	if q.OneStep != nil {
+		oneStep.SetTo(*q.OneStep)
 	}
 }
 
@@ -56,7 +60,7 @@ func (c *queueCreateCommand) Run(ctx commandContext, p *printer) error {
 		return err
 	}
 	request := &api.CreateQueueRequest{Name: c.Name}
-	c.fill(&request.LeaseMs, &request.OfferTimeoutMs, &request.BackoffInitialMs, &request.BackoffMaxMs, &request.RetentionMs, &request.MaxAttempts)
+	c.fill(&request.LeaseMs, &request.OfferTimeoutMs, &request.BackoffInitialMs, &request.BackoffMaxMs, &request.RetentionMs, &request.MaxAttempts, &request.OneStep)
 	if c.UnknownOutcome != "" {
 		request.UnknownOutcome.SetTo(api.CreateQueueRequestUnknownOutcome(c.UnknownOutcome))
 	}
@@ -116,9 +120,9 @@ func (c *queueListCommand) Run(ctx commandContext, p *printer) error {
 	}
 	rows := make([][]string, len(queues))
 	for i, q := range queues {
-		rows[i] = []string{q.ID, q.Name, yes(q.Paused), milliseconds(q.LeaseMs), formatInt(q.MaxAttempts), string(q.UnknownOutcome), instant(q.CreatedAt)}
+		rows[i] = []string{q.ID, q.Name, yes(q.Paused), milliseconds(q.LeaseMs), formatInt(q.MaxAttempts), string(q.UnknownOutcome), yes(q.OneStep), instant(q.CreatedAt)}
 	}
-	return p.list(itemsView[api.Queue]{queues}, []string{"QUEUE", "NAME", "PAUSED", "LEASE", "ATTEMPTS", "UNKNOWN", "CREATED"}, rows)
+	return p.list(itemsView[api.Queue]{queues}, []string{"QUEUE", "NAME", "PAUSED", "LEASE", "ATTEMPTS", "UNKNOWN", "ONE STEP", "CREATED"}, rows)
 }
 
 type queueUpdateCommand struct {
@@ -140,7 +144,7 @@ func (c *queueUpdateCommand) Run(ctx commandContext, p *printer) error {
 		return err
 	}
 	request := &api.UpdateQueueRequest{}
-	c.fill(&request.LeaseMs, &request.OfferTimeoutMs, &request.BackoffInitialMs, &request.BackoffMaxMs, &request.RetentionMs, &request.MaxAttempts)
+	c.fill(&request.LeaseMs, &request.OfferTimeoutMs, &request.BackoffInitialMs, &request.BackoffMaxMs, &request.RetentionMs, &request.MaxAttempts, &request.OneStep)
 	if c.UnknownOutcome != "" {
 		request.UnknownOutcome.SetTo(api.UnknownOutcome(c.UnknownOutcome))
 	}
@@ -253,6 +257,7 @@ func (p *printer) queue(q *api.Queue) error {
 		{"backoff", milliseconds(q.BackoffInitialMs) + " to " + milliseconds(q.BackoffMaxMs)},
 		{"retention", milliseconds(q.RetentionMs)},
 		{"unknown outcome", string(q.UnknownOutcome)},
+		{"one step", yes(q.OneStep)},
 		{"revision", formatInt(q.Revision)},
 		{"created", instant(q.CreatedAt)},
 		{"updated", instant(q.UpdatedAt)},

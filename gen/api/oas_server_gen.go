@@ -128,8 +128,9 @@ type Handler interface {
 	// until there is one, or a definite no, send the item again. Gates do not matter here. Needs
 	// `tasks:execute`.
 	//
-	// `claim` takes new offers in the same call, and in the same transaction as the results: whatever
-	// becomes of them, the claim is answered by itself. A claim made so does not wait. After a lost reply
+	// `claim` takes new offers in the same call, and in the same transaction as the results, from what was
+	// ready before them: whatever becomes of them, the claim is answered by itself. A claim made so does
+	// not wait, and a repeat claims again: after a lost reply send the results again without it, and
 	// release its `claim_seq`.
 	//
 	// A repeat with the same result gets the original receipt with `replayed: true`, whatever became of
@@ -140,8 +141,9 @@ type Handler interface {
 	// Errors of an item: `result_conflict` if another result was taken; `lease_lost` if the attempt was
 	// lost; `stale_attempt` if the token is not the attempt's, or it was never started; `state_conflict`
 	// if the attempt ended otherwise, by a deadline for one; `payload_too_large`; `not_found`. Errors of
-	// the call: `not_found` if the instance is not the caller's. With an old epoch each item gets
-	// `session_superseded` and is kept as evidence.
+	// the call: `not_found` if the instance is not the caller's, or a queue that the claim names does not
+	// exist for the caller; then nothing was done. With an old epoch each item gets `session_superseded`
+	// and is kept as evidence.
 	//
 	// POST /v1/attempts:finish
 	FinishAttempts(ctx context.Context, req *FinishAttemptsRequest) (jx.Raw, error)
@@ -384,18 +386,19 @@ type Handler interface {
 	PreviewSchedule(ctx context.Context, req *PreviewScheduleRequest) (*SchedulePreview, error)
 	// ReleaseAttempts implements releaseAttempts operation.
 	//
-	// Returns offers that were not started; their tasks are queued again and no attempt is used. From the
-	// second unstarted offer in a row on a task waits with backoff, but not on reason `shutdown`. Give
-	// either `items` or `claim_seq`. Needs `tasks:execute`.
+	// Returns offers that were not started, and what came started with a claim and had no heartbeat; their
+	// tasks are queued again and no attempt is used. From the second unstarted offer in a row on a task
+	// waits with backoff, but not on reason `shutdown`. Give either `items` or `claim_seq`. Needs
+	// `tasks:execute`.
 	//
-	// With `claim_seq`, for a lost reply of a claim, every live offer of that claim and of no other is
+	// With `claim_seq`, for a lost reply of a claim, all of that in that claim and in no other is
 	// released, and one result comes for each; from then on claims with this or a smaller `claim_seq` are
 	// refused.
 	//
 	// A repeat gets the same results for items, and no results for a `claim_seq`.
 	//
 	// Errors of an item: `stale_attempt` if the token is not the attempt's, or the offer ran out or was
-	// cancelled; `state_conflict` if it was started; `not_found`. Errors of the call:
+	// cancelled; `state_conflict` if it was started, or had a heartbeat; `not_found`. Errors of the call:
 	// `session_superseded`; `not_found` if the instance is not the caller's; `invalid_request` unless
 	// exactly one of `items` and `claim_seq` is given.
 	//

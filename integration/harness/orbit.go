@@ -10,8 +10,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/netip"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -38,8 +40,29 @@ type Orbit struct {
 type Replica struct {
 	Service *service.Service
 	URL     string
+	Nudges  netip.AddrPort // where it takes nudges, if it does
 	server  *httptest.Server
 	pools   []*sql.DB
+	end     func() // of its nudges
+}
+
+func nudgeSocket(t testing.TB) (*net.UDPConn, netip.AddrPort) {
+	t.Helper()
+	conn, err := net.ListenUDP("udp", net.UDPAddrFromAddrPort(netip.MustParseAddrPort("127.0.0.1:0")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return conn, conn.LocalAddr().(*net.UDPAddr).AddrPort()
+}
+
+func (r *Replica) runNudges() {
+	ctx, stop := context.WithCancel(context.Background())
+	over := make(chan struct{})
+	go func() {
+		defer close(over)
+		r.Service.RunNudges(ctx)
+	}()
+	r.end = func() { stop(); <-over }
 }
 
 // Options change what Start makes.
@@ -51,6 +74,8 @@ type Options struct {
 	Between func(driver.Connector) driver.Connector
 	// LaneWait is how long single items wait for a lock; 5 s if zero.
 	LaneWait time.Duration
+	// Nudges connects the replicas with each other; they know of each other once each has run renew_replica after the others' first.
+	Nudges bool
 	// Database is a migrated database of the test's own server; nil takes one of the shared server.
 	Database *Database
 }
@@ -84,6 +109,10 @@ func (o *Orbit) AddReplica(opts Options) *Replica {
 		Logger: slog.New(slog.NewTextHandler(o.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})), ClockOffset: o.Offset,
 		ReplicaID: orbit.NewID(time.Now()), Version: "test", Host: "test",
 	}
+	if opts.Nudges {
+		options.NudgeConn, options.NudgeAddress = nudgeSocket(o.t)
+		r.Nudges = options.NudgeAddress
+	}
 	if opts.Change != nil {
 		opts.Change(&options)
 	}
@@ -92,6 +121,9 @@ func (o *Orbit) AddReplica(opts Options) *Replica {
 		o.t.Fatal(err)
 	}
 	r.Service = s
+	if opts.Nudges {
+		r.runNudges()
+	}
 	r.server = httptest.NewServer(s.Handler())
 	r.URL = r.server.URL
 	o.replicas = append(o.replicas, r)
@@ -113,6 +145,9 @@ func (r *Replica) open(t testing.TB, dsn string, opts schema.PoolOptions) *sql.D
 func (r *Replica) Close() {
 	r.Service.Drain()
 	r.server.Close()
+	if r.end != nil {
+		r.end()
+	}
 	for _, db := range r.pools {
 		db.Close()
 	}

@@ -1,9 +1,11 @@
 package harness
 
 import (
+	"bytes"
 	"context"
 	"database/sql/driver"
 	"errors"
+	"io"
 	"strings"
 
 	"github.com/go-sql-driver/mysql"
@@ -102,23 +104,94 @@ func (c *connection) ExecContext(ctx context.Context, query string, args []drive
 	return changed, nil
 }
 
+// QueryContext does the same for questions.
 func (c *connection) QueryContext(ctx context.Context, query string, args []driver.NamedValue) (driver.Rows, error) {
-	if begun, rest, ok := strings.Cut(query, "START TRANSACTION;\n"); ok && begun == "" {
-		if err := c.do(Begin, func() error {
-			_, err := c.driverConn.ExecContext(ctx, "START TRANSACTION", nil)
-			return err
-		}); err != nil {
-			return nil, err
+	answers := &answers{}
+	for _, p := range split(query, args) {
+		if p.query == "START TRANSACTION" {
+			if err := c.do(Begin, func() error {
+				_, err := c.driverConn.ExecContext(ctx, p.query, nil)
+				return err
+			}); err != nil {
+				return nil, err
+			}
+			continue
 		}
-		query = rest
+		c.show(p.query, p.args)
+		before := len(answers.tables)
+		if err := c.do(Statement(p.query), func() error {
+			rows, err := c.driverConn.QueryContext(ctx, p.query, p.args)
+			if err != nil {
+				return err
+			}
+			return answers.read(rows)
+		}); err != nil {
+			answers.failed, answers.tables = err, answers.tables[:before]
+			break
+		}
 	}
-	c.show(query, args)
-	var rows driver.Rows
-	err := c.do(Statement(query), func() (err error) {
-		rows, err = c.driverConn.QueryContext(ctx, query, args)
-		return err
-	})
-	return rows, err
+	if answers.failed != nil && len(answers.tables) == 0 {
+		return nil, answers.failed
+	}
+	return answers, nil
+}
+
+// answers are the rows of the statements of a packet, as far as they were carried out.
+type answers struct {
+	tables []answer
+	at     int // the one that is read
+	next   int // row of it
+	failed error
+}
+
+type answer struct {
+	columns []string
+	rows    [][]driver.Value
+}
+
+func (a *answers) read(rows driver.Rows) error {
+	t := answer{columns: rows.Columns()}
+	for {
+		row := make([]driver.Value, len(t.columns))
+		if err := rows.Next(row); errors.Is(err, io.EOF) {
+			break
+		} else if err != nil {
+			return errors.Join(err, rows.Close())
+		}
+		for i, v := range row {
+			if b, ok := v.([]byte); ok {
+				row[i] = bytes.Clone(b)
+			}
+		}
+		t.rows = append(t.rows, row)
+	}
+	a.tables = append(a.tables, t)
+	return rows.Close()
+}
+
+func (a *answers) Columns() []string { return a.tables[a.at].columns }
+func (a *answers) Close() error      { return nil }
+
+func (a *answers) Next(into []driver.Value) error {
+	if a.next == len(a.tables[a.at].rows) {
+		return io.EOF
+	}
+	copy(into, a.tables[a.at].rows[a.next])
+	a.next++
+	return nil
+}
+
+func (a *answers) HasNextResultSet() bool { return a.at+1 < len(a.tables) || a.failed != nil }
+
+func (a *answers) NextResultSet() error {
+	switch {
+	case a.at+1 < len(a.tables):
+		a.at, a.next = a.at+1, 0
+		return nil
+	case a.failed != nil:
+		return a.failed
+	}
+	return io.EOF
 }
 
 type part struct {

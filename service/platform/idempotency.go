@@ -91,29 +91,30 @@ func CheckKey(key string) *fault.Fault {
 	return nil
 }
 
-// ReadKeys judges tries of one scope, with distinct keys, before anything else of their transaction, and reserves none. A key that was used
-// answers its reply if the content is the same, and a refusal if it is other content, void or expired. One that nobody used is First: TakeKeys takes it
-// at the end, and fails the transaction if another try was faster. ErrHeld means that some key is in use by a running try.
-func (s *Service) ReadKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, tries []Try) ([]Verdict, error) {
-	keys := make([]string, len(tries))
-	for i := range tries {
-		tries[i].mark = orbit.NewID(tx.Now)
-		keys[i] = tries[i].Key
-	}
-	rows, err := shareKeys(ctx, tx, scope, keys)
-	if err != nil {
-		return nil, err
-	}
-	return s.judge(ctx, tx, scope, tries, rows)
+// Keys are the keys of a scope as a transaction finds them.
+type Keys struct {
+	scope Scope
+	rows  []platformdb.OrbitIdempotencyKey
 }
 
-// shareKeys reads the keys that are there without waiting for a running try of one.
-func shareKeys(ctx context.Context, tx *dbtx.Tx, scope Scope, keys []string) ([]platformdb.OrbitIdempotencyKey, error) {
-	rows, err := platformdb.New(tx).ShareKeys(ctx, platformdb.ShareKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
-	if dbtx.IsLockedNow(err) {
-		return nil, ErrHeld
+// Ask reads keys, shared until the commit, without waiting: error 3572, for which IsLockedNow is true, means that a running try holds some key of
+// them; keys that nobody used lock nothing.
+func (k *Keys) Ask(scope Scope, keys []string) dbtx.Question {
+	return func(ctx context.Context, db dbtx.DBTX) (err error) {
+		k.scope = scope
+		k.rows, err = platformdb.New(db).ShareKeys(ctx, platformdb.ShareKeysParams{NamespaceID: scope.NamespaceID, Scope: scope.hash(), IdempotencyKeys: keys})
+		return err
 	}
-	return rows, err
+}
+
+// JudgeKeys judges tries with distinct keys by what was found, and reserves none. A key that was used answers its reply if the content is the same,
+// and a refusal if it is other content, void or expired. One that nobody used is First: TakeKeys takes it at the end, and fails the transaction if
+// another try was faster.
+func (s *Service) JudgeKeys(ctx context.Context, tx *dbtx.Tx, found Keys, tries []Try) ([]Verdict, error) {
+	for i := range tries {
+		tries[i].mark = orbit.NewID(tx.Now)
+	}
+	return s.judge(ctx, tx, found.scope, tries, found.rows)
 }
 
 // TakeKeys makes keys of tries that were First this transaction's. It is for transactions that only add rows: nothing they do before
@@ -150,12 +151,15 @@ func (s *Service) ReserveKey(ctx context.Context, tx *dbtx.Tx, scope Scope, try 
 // upsertKey makes a key's row, unless it is there, and reads it back: whose it is its mark tells, and a row count says nothing about that.
 func upsertKey(ctx context.Context, tx *dbtx.Tx, scope Scope, key string, row []any, held WhenHeld) (platformdb.OrbitIdempotencyKey, error) {
 	if held == GivesUp {
-		rows, err := shareKeys(ctx, tx, scope, []string{key})
-		if err != nil {
+		var found Keys
+		err := tx.Ask(ctx, found.Ask(scope, []string{key}))
+		switch {
+		case dbtx.IsLockedNow(err):
+			return platformdb.OrbitIdempotencyKey{}, ErrHeld
+		case err != nil:
 			return platformdb.OrbitIdempotencyKey{}, err
-		}
-		if len(rows) > 0 { // shared, and never exclusive after that
-			return rows[0], nil
+		case len(found.rows) > 0: // shared, and never exclusive after that
+			return found.rows[0], nil
 		}
 	}
 	_, err := tx.ExecContext(ctx, platformdb.ReserveKey, row...)
@@ -191,7 +195,7 @@ func (s *Service) OnKey(ctx context.Context, op string, fn func(ctx context.Cont
 		return s.Lane.Run(ctx, op, func(ctx context.Context, tx *dbtx.Tx) error { return fn(ctx, tx, held) })
 	}
 	var unknown *dbtx.UnknownCommit
-	if err := run(GivesUp); errors.As(err, &unknown) || !errors.Is(err, ErrHeld) && !dbtx.IsDuplicate(err) && !dbtx.IsLockWait(err) {
+	if err := run(GivesUp); errors.As(err, &unknown) || !errors.Is(err, ErrHeld) && !dbtx.IsDuplicate(err) && !dbtx.IsLockWait(err) && !dbtx.IsLockedNow(err) {
 		return err
 	}
 	timer := time.NewTimer(waitTurn)

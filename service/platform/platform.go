@@ -8,7 +8,9 @@ import (
 	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/platformdb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/loop"
 )
 
 // Service is the platform module. Its methods named as operations are the operations; all are safe for concurrent use.
@@ -30,6 +32,10 @@ type Service struct {
 	RatePerSecond int
 	Replica       Replica
 
+	// OnPeers is given at most MaxPeers other replicas that take nudges, after each renewal of this one's row; nil means that nobody wants to know.
+	OnPeers  func(peers []platformdb.HostListPeersRow)
+	MaxPeers int32
+
 	// OnNamespace is called in the transaction that creates a namespace, for the rows that a module needs from the start.
 	OnNamespace []func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID) error
 	// Resources tells, by kind, whether a caller may see a resource as rights are now. A kind that is not in it is not seen.
@@ -40,6 +46,7 @@ type Service struct {
 	access  access
 	denials denials
 	turns   *turns
+	spooled *loop.Alarm
 	waiting chan struct{} // places of those who wait for a key
 }
 
@@ -48,6 +55,7 @@ func New(s Service) *Service {
 	s.access = newAccess()
 	s.denials = newDenials()
 	s.turns = &turns{}
+	s.spooled = loop.NewAlarm()
 	s.waiting = make(chan struct{}, maxWaiting)
 	return &s
 }
@@ -62,6 +70,9 @@ type Replica struct {
 	Version string
 	// Grace is the longest time between two renewals that still counts as an unbroken run.
 	Grace time.Duration
+	// NudgeAddress is where others send nudges to, as ip:port; empty means nowhere. NudgeKey authenticates them.
+	NudgeAddress string
+	NudgeKey     orbit.Digest
 }
 
 // Kinds of resources and of aggregates in events.

@@ -18,18 +18,23 @@ const (
 )
 
 // RenewReplica registers this replica or renews its row. A renewal that comes later than Replica.Grace after the one before, or is
-// answered by another server, begins a new run.
+// answered by another server, begins a new run. Then it looks who else is alive.
 func (s *Service) RenewReplica(ctx context.Context) (int, error) {
+	var now time.Time
 	err := s.Batch.Run(ctx, "renew_replica", func(ctx context.Context, tx *dbtx.Tx) error {
-		q := platformdb.New(tx)
-		server, err := q.HostServer(ctx)
-		if err != nil {
-			return err
-		}
-		return q.HostUpsertReplica(ctx, platformdb.HostUpsertReplicaParams{
-			ID: s.Replica.ID, ServerUuid: server, NowAt: tx.Now, GapAt: tx.Now.Add(-s.Replica.Grace), Host: s.Replica.Host, Version: s.Replica.Version,
+		now = tx.Now
+		r := s.Replica
+		return platformdb.New(tx).HostUpsertReplica(ctx, platformdb.HostUpsertReplicaParams{
+			ID: r.ID, NowAt: now, GapAt: now.Add(-r.Grace), Host: r.Host, Version: r.Version, NudgeAddress: r.NudgeAddress, NudgeKey: r.NudgeKey,
 		})
 	})
+	if err != nil || s.OnPeers == nil {
+		return 0, err
+	}
+	peers, err := platformdb.New(s.Batch.DB).HostListPeers(ctx, platformdb.HostListPeersParams{SinceAt: now.Add(-s.Replica.Grace), ID: s.Replica.ID, Limit: s.MaxPeers})
+	if err == nil {
+		s.OnPeers(peers)
+	}
 	return 0, err
 }
 

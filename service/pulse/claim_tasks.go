@@ -41,22 +41,47 @@ func (s *Service) ClaimTasks(ctx context.Context, req *api.ClaimTasksRequest) (*
 	if c.queues, err = s.claimQueues(ctx, c, req.Queues); err != nil {
 		return nil, err
 	}
-	waited := make([]queueKey, len(c.queues))
-	for i, id := range c.queues {
-		waited[i] = queueKey{caller.NamespaceID, id}
-	}
-	wake, leave := s.waiters.wait(waited)
-	defer leave()
-	end := time.NewTimer(time.Duration(req.WaitMs.Or(0)) * time.Millisecond)
-	defer end.Stop()
-	for {
+	wait := time.Duration(req.WaitMs.Or(0)) * time.Millisecond
+	if wait == 0 {
 		s.claim(ctx, c)
-		if c.err != nil || len(c.offers) > 0 || req.WaitMs.Or(0) == 0 {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, c.err
+	} else {
+		err = s.claimWaiting(ctx, c, wait)
+	}
+	if len(c.offers) > 0 && (err != nil || ctx.Err() != nil) {
+		s.giveBack(ctx, c)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, c.err
+}
+
+// claimWaiting looks for tasks and, as long as there are none, waits: to be handed some, or to be woken and look again. An error ends the
+// poll from outside; what the claim itself met is in the call.
+func (s *Service) claimWaiting(ctx context.Context, c *claimCall, wait time.Duration) error {
+	p := s.waiters.wait(ctx, c)
+	defer s.waiters.leave(p)
+	defer s.presence.join(c, p.wake)()
+	end := time.NewTimer(wait)
+	defer end.Stop()
+	c.forget()
+	for known := s.presence.isCurrent(c.incarnation()) && s.waiters.knowEmpty(p.queues); ; known = false {
+		if !known {
+			s.claim(ctx, c)
 		}
-		if again, err := s.awaitWork(ctx, wake, end.C); !again {
-			return &api.ClaimTasksResponse{ClaimSeq: req.ClaimSeq, Offers: c.offers}, err
+		if c.answered() {
+			return nil
 		}
+		if again, err := s.awaitWork(ctx, p, end.C); !again || c.answered() {
+			return err
+		}
+	}
+}
+
+// giveBack releases the offers of a claim whose caller is gone, so that others need not wait for them to run out.
+func (s *Service) giveBack(ctx context.Context, c *claimCall) {
+	if _, err := s.abandonClaim(context.WithoutCancel(ctx), &c.workerCall, c.seq); err != nil {
+		s.Log.Debug("offers of a caller that is gone were not released, and run out", "error", err)
 	}
 }
 
@@ -75,6 +100,9 @@ type claimCall struct {
 // forget keeps nothing of an earlier run of the transaction.
 func (c *claimCall) forget() { c.err, c.again, c.offers, c.size = nil, false, []api.Offer{}, 0 }
 
+// answered reports whether the claim has something to say.
+func (c *claimCall) answered() bool { return c.err != nil || len(c.offers) > 0 }
+
 // takes reports whether the call has room for one more offer with a payload of so many bytes.
 func (c *claimCall) takes(bytes int) bool {
 	return len(c.offers) < c.limit && (c.size+bytes <= maxOfferBytes || len(c.offers) == 0)
@@ -92,14 +120,18 @@ func (s *Service) claim(ctx context.Context, c *claimCall) {
 	}
 }
 
-// awaitWork returns true when another claim is worth it, and false when the poll is over: its time is up, the replica drains, its caller is
-// gone, or its credential no longer opens.
-func (s *Service) awaitWork(ctx context.Context, wake <-chan struct{}, end <-chan time.Time) (bool, error) {
+// awaitWork returns true when the poll was handed something or another claim is worth it, and false when the poll is over: its time is up, the
+// replica drains, its caller is gone, or its credential no longer opens. A poll that is being handed something is not over before that is settled.
+func (s *Service) awaitWork(ctx context.Context, p *poll, end <-chan time.Time) (again bool, err error) {
 	check := time.NewTicker(recheck)
 	defer check.Stop()
+	s.waiters.park(p)
+	defer s.waiters.unpark(p)
 	for {
 		select {
-		case <-wake:
+		case <-p.settled:
+			return true, nil
+		case <-p.wake:
 			err := s.Platform.StillValid(ctx)
 			return err == nil && ctx.Err() == nil, err
 		case <-check.C:
@@ -170,14 +202,29 @@ func (s *Service) queuesOf(ctx context.Context, ns, instanceID orbit.ID) ([]queu
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
 // unknown commit each is told, and releases its claim_seq.
-func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, ahead func()) {
+func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, next func()) {
+	calls := make([]*workerCall, len(claims))
+	for k, c := range claims {
+		calls[k] = &c.workerCall
+	}
+	var heads map[orbit.ID]pulsedb.ShareFencesRow
+	var root pulsedb.ShareRootGateRow
+	var ahead front
+	// In lock order: the session heads, shared; the root gate, shared if anything may be started; the ready rows.
+	questions := []dbtx.Question{askHeads(ns, calls, &heads), askRootGate(ns, anyStarts(claims), &root), ahead.ask(ns, claims)}
 	err := s.Batch.Run(context.Background(), "claimTasks", func(ctx context.Context, tx *dbtx.Tx) error {
 		for _, c := range claims {
 			c.forget()
 		}
-		tx.OnSent(ahead)
-		return s.claimBatch(ctx, tx, ns, claims)
-	})
+		tx.OnSent(next)
+		fence(calls, heads)
+		open := admitted(claims)
+		gates, err := claimGates(ctx, pulsedb.New(tx), ns, open, root)
+		if err != nil {
+			return err
+		}
+		return s.claimFenced(ctx, tx, ns, open, gates, &ahead)
+	}, questions...)
 	if err == nil {
 		return
 	}
@@ -192,26 +239,51 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, ahead func()) 
 	}
 }
 
-// claimBatch shares the session heads, and claims.
-func (s *Service) claimBatch(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
-	q := pulsedb.New(tx)
-	calls := make([]*workerCall, len(claims))
-	for k, c := range claims {
-		calls[k] = &c.workerCall
-	}
-	if err := fence(ctx, q, ns, calls); err != nil {
-		return err
-	}
-	return s.claimFenced(ctx, tx, ns, claims)
+// front is the ready rows at the front of a queue, locked with the opening of a transaction because only one queue is claimed from.
+type front struct {
+	queueID orbit.ID
+	rows    []pulsedb.LockReadyRow
 }
 
-// claimFenced does the steps in lock order, under the shared session heads:
-//  1. what was abandoned, closed or superseded is refused;
-//  2. the root gate, shared if anything may be started, and the closed gates;
-//  3. queue by queue, the one with the first task first: ready rows, taken for all claims that want of it.
-func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall) error {
-	q := pulsedb.New(tx)
-	var open []*claimCall
+func (f *front) ask(ns orbit.ID, claims []*claimCall) dbtx.Question {
+	room := 0
+	for _, c := range claims {
+		room += c.limit
+	}
+	queueID, only := onlyQueue(claims)
+	return func(ctx context.Context, db dbtx.DBTX) (err error) {
+		if !only {
+			return nil
+		}
+		f.queueID = queueID
+		f.rows, err = pulsedb.New(db).LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(room)})
+		return err
+	}
+}
+
+func onlyQueue(claims []*claimCall) (id orbit.ID, only bool) {
+	for _, c := range claims {
+		for _, queueID := range c.queues {
+			if !id.IsZero() && queueID != id {
+				return id, false
+			}
+			id = queueID
+		}
+	}
+	return id, !id.IsZero()
+}
+
+// take gives the rows of a queue, once.
+func (f *front) take(queueID orbit.ID) (rows []pulsedb.LockReadyRow, looked bool) {
+	if f.queueID != queueID {
+		return nil, false
+	}
+	f.queueID = orbit.ID{}
+	return f.rows, true
+}
+
+// admitted leaves out claims that were refused, or are now because they were abandoned, closed or superseded. Their heads are shared.
+func admitted(claims []*claimCall) (open []*claimCall) {
 	for _, c := range claims {
 		switch {
 		case c.err != nil || c.again:
@@ -223,16 +295,18 @@ func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, cla
 			open = append(open, c)
 		}
 	}
-	gates, err := claimGates(ctx, q, ns, open)
-	if err != nil {
-		return err
-	}
-	order, err := s.claimOrder(ctx, q, ns, gates, open)
+	return open
+}
+
+// claimFenced takes ready rows for claims whose session heads are shared, queue by queue, the one with the first task first, for all claims that
+// want of it. If anything may be started the root gate is shared.
+func (s *Service) claimFenced(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, claims []*claimCall, gates closedGates, ahead *front) error {
+	order, err := s.claimOrder(ctx, pulsedb.New(tx), ns, gates, claims)
 	if err != nil {
 		return err
 	}
 	for _, queueID := range order {
-		if err := s.claimQueue(ctx, tx, ns, queueID, gates, open); err != nil {
+		if err := s.claimQueue(ctx, tx, ns, queueID, gates, claims, ahead); err != nil {
 			return err
 		}
 	}
@@ -273,12 +347,9 @@ func (s *Service) claimOrder(ctx context.Context, q *pulsedb.Queries, ns orbit.I
 }
 
 // claimGates are the closed gates, as a start must see them if a claim may start something, and else by a look if the fence hinted at some.
-func claimGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall) (closedGates, error) {
-	hint := false
+func claimGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*claimCall, root pulsedb.ShareRootGateRow) (closedGates, error) {
+	hint := root.ClosedGates > 0
 	for _, c := range claims {
-		if c.start {
-			return shareGates(ctx, q, ns)
-		}
 		hint = hint || c.head.ClosedGates > 0
 	}
 	if !hint {
@@ -287,15 +358,19 @@ func claimGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, claims []*
 	return peekGates(ctx, q, ns)
 }
 
+func anyStarts(claims []*claimCall) bool {
+	return slices.ContainsFunc(claims, func(c *claimCall) bool { return c.start })
+}
+
 // claimQueue takes ready rows of one queue and turns them into offers, in turns among the claims that want of it:
 //  1. the rows, in claim order, without waiting for rivals;
 //  2. their tasks, read under that licence; one past its deadline fails here and now;
 //  3. the rows deleted, the attempts inserted with the next generation.
 //
 // Where nothing but overdue tasks was at the front it looks again, a few times: those must not hide the others.
-func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) error {
+func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall, ahead *front) error {
 	for range maxOverdueLooks {
-		overdue, err := s.claimFront(ctx, tx, ns, queueID, gates, claims)
+		overdue, err := s.claimFront(ctx, tx, ns, queueID, gates, claims, ahead)
 		if err != nil || !overdue {
 			return err
 		}
@@ -307,7 +382,7 @@ func (s *Service) claimQueue(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 const maxOverdueLooks = 8
 
 // claimFront does claimQueue's steps once, and tells whether it met overdue tasks.
-func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall) (overdue bool, err error) {
+func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit.ID, gates closedGates, claims []*claimCall, ahead *front) (overdue bool, err error) {
 	var takers []*claimCall
 	room := 0
 	for _, c := range claims {
@@ -320,7 +395,10 @@ func (s *Service) claimFront(ctx context.Context, tx *dbtx.Tx, ns, queueID orbit
 		return false, nil
 	}
 	q := pulsedb.New(tx)
-	rows, err := q.LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(room)})
+	rows, looked := ahead.take(queueID)
+	if !looked {
+		rows, err = q.LockReady(ctx, pulsedb.LockReadyParams{NamespaceID: ns, QueueID: queueID, Limit: int32(room)})
+	}
 	if err != nil || len(rows) == 0 {
 		return false, err
 	}

@@ -33,7 +33,7 @@ func (s *Service) CreateSchedule(ctx context.Context, req *api.CreateScheduleReq
 	id := orbit.NewID(now)
 	try := platform.Try{Key: params.IdempotencyKey.Or(""), Digest: body.From(ctx).Digest, ResourceKind: kindSchedule, ResourceID: id}
 	reply, err := s.Platform.Once(ctx, platform.ScopeOf(caller, "createSchedule", "/v1/schedules"), try, func(ctx context.Context, tx *dbtx.Tx) (platform.Reply, error) {
-		return createSchedule(ctx, tx, caller, id, req.Name, d)
+		return s.createSchedule(ctx, tx, caller, id, req.Name, d)
 	})
 	if err != nil {
 		return nil, err
@@ -43,7 +43,7 @@ func (s *Service) CreateSchedule(ctx context.Context, req *api.CreateScheduleReq
 	}, nil
 }
 
-func createSchedule(ctx context.Context, tx *dbtx.Tx, c platform.Caller, id orbit.ID, name string, d definition) (platform.Reply, error) {
+func (s *Service) createSchedule(ctx context.Context, tx *dbtx.Tx, c platform.Caller, id orbit.ID, name string, d definition) (platform.Reply, error) {
 	q := pulsedb.New(tx)
 	next, err := d.settle(ctx, q, c, tx.Now)
 	if err != nil {
@@ -65,6 +65,7 @@ func createSchedule(ctx context.Context, tx *dbtx.Tx, c platform.Caller, id orbi
 	if err := recordSchedule(ctx, tx, c, row, "createSchedule", "schedule.created", facts{"name": name, "queue_id": d.row.QueueID}); err != nil {
 		return platform.Reply{}, err
 	}
+	s.wakeFor(tx, next)
 	return scheduleReply(201, row, d.row)
 }
 

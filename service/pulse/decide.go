@@ -57,9 +57,12 @@ const (
 )
 
 // decideUnstarted: an offer that was never started uses no attempt. From the second in a row on it backs off, so that a worker
-// that dies before starting cannot spin; a shutdown's release neither counts nor waits.
+// that dies before starting cannot spin; a shutdown's release neither counts nor waits. What its claim had started may have been asked to stop.
 func decideUnstarted(e ending, state orbit.AttemptState, code string, counts bool) ending {
 	e.state, e.code, e.fate, e.idle = state, code, fateRequeue, counts
+	if e.attempt.CancelRequestedAt != nil {
+		e.fate = fateCancel
+	}
 	if counts && e.task.IdleOffers > 0 {
 		e.delay = backoff(e.queue, int(e.task.IdleOffers), e.attempt.ID)
 	}

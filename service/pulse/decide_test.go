@@ -75,8 +75,11 @@ func TestUnstartedOffersBackOffFromTheSecondOn(t *testing.T) {
 		e.queue.BackoffInitialMs = max(e.queue.BackoffInitialMs, 1)
 		e.queue.BackoffMaxMs = max(e.queue.BackoffMaxMs, 1)
 		counted := decideUnstarted(e, orbit.AttemptExpired, codeOfferExpired, true)
-		if counted.used || !counted.idle || counted.fate != fateRequeue {
-			t.Fatal("an unstarted offer uses no attempt, is counted, and goes back")
+		if counted.used || !counted.idle {
+			t.Fatal("an unstarted offer uses no attempt and is counted")
+		}
+		if asked := e.attempt.CancelRequestedAt != nil; counted.fate != map[bool]fate{false: fateRequeue, true: fateCancel}[asked] {
+			t.Fatalf("cancellation asked: %v, fate of an unstarted offer: %d", asked, counted.fate)
 		}
 		if (counted.delay > 0) != (e.task.IdleOffers > 0) {
 			t.Fatalf("after %d idle offers the delay is %s", e.task.IdleOffers, counted.delay)

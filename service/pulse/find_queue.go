@@ -15,46 +15,72 @@ type queueRef struct {
 	name string
 }
 
-// findQueues reads queues as they are now, in the order of refs. A queue that does not exist, is another tenant's or was not
-// granted is nil, and the three cannot be told apart.
-func findQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, refs []queueRef) ([]*pulsedb.PulseQueue, error) {
-	byID, byName := map[orbit.ID]*pulsedb.PulseQueue{}, map[string]*pulsedb.PulseQueue{}
-	for _, r := range refs {
+// queueLook reads queues by id and by name, as they are now.
+type queueLook struct {
+	refs []queueRef
+	rows []pulsedb.PulseQueue
+}
+
+func (l *queueLook) readByID(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (err error) {
+	ids := map[orbit.ID]bool{}
+	for _, r := range l.refs {
+		if !r.id.IsZero() {
+			ids[r.id] = true
+		}
+	}
+	l.rows = nil
+	if len(ids) > 0 {
+		l.rows, err = q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: ns, Ids: keys(ids)})
+	}
+	return err
+}
+
+// readByName comes after readByID.
+func (l *queueLook) readByName(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) error {
+	names := map[string]bool{}
+	for _, r := range l.refs {
 		if r.id.IsZero() {
-			byName[r.name] = nil
-		} else {
-			byID[r.id] = nil
+			names[r.name] = true
 		}
 	}
-	var rows []pulsedb.PulseQueue
-	if len(byID) > 0 {
-		found, err := q.ListQueuesByID(ctx, pulsedb.ListQueuesByIDParams{NamespaceID: c.NamespaceID, Ids: keys(byID)})
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, found...)
+	if len(names) == 0 {
+		return nil
 	}
-	if len(byName) > 0 {
-		found, err := q.ListQueuesByName(ctx, pulsedb.ListQueuesByNameParams{NamespaceID: c.NamespaceID, Names: keys(byName)})
-		if err != nil {
-			return nil, err
-		}
-		rows = append(rows, found...)
-	}
-	for i := range rows {
-		if c.SeesQueue(rows[i].Name) {
-			byID[rows[i].ID], byName[rows[i].Name] = &rows[i], &rows[i]
+	rows, err := q.ListQueuesByName(ctx, pulsedb.ListQueuesByNameParams{NamespaceID: ns, Names: keys(names)})
+	l.rows = append(l.rows, rows...)
+	return err
+}
+
+// seen gives the queues in the order of refs. One that does not exist, is another tenant's or was not granted is nil, and the three cannot be
+// told apart.
+func (l *queueLook) seen(c platform.Caller) []*pulsedb.PulseQueue {
+	byID, byName := map[orbit.ID]*pulsedb.PulseQueue{}, map[string]*pulsedb.PulseQueue{}
+	for i := range l.rows {
+		if c.SeesQueue(l.rows[i].Name) {
+			byID[l.rows[i].ID], byName[l.rows[i].Name] = &l.rows[i], &l.rows[i]
 		}
 	}
-	queues := make([]*pulsedb.PulseQueue, len(refs))
-	for i, r := range refs {
+	queues := make([]*pulsedb.PulseQueue, len(l.refs))
+	for i, r := range l.refs {
 		if r.id.IsZero() {
 			queues[i] = byName[r.name]
 		} else {
 			queues[i] = byID[r.id]
 		}
 	}
-	return queues, nil
+	return queues
+}
+
+// findQueues reads queues as they are now, as seen gives them.
+func findQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, refs []queueRef) ([]*pulsedb.PulseQueue, error) {
+	look := &queueLook{refs: refs}
+	if err := look.readByID(ctx, q, c.NamespaceID); err != nil {
+		return nil, err
+	}
+	if err := look.readByName(ctx, q, c.NamespaceID); err != nil {
+		return nil, err
+	}
+	return look.seen(c), nil
 }
 
 // findQueueIDs resolves queues that a worker names by id or name; one that the caller does not see refuses the whole call.

@@ -44,7 +44,8 @@ func (s *Service) FinishAttempts(ctx context.Context, req *api.FinishAttemptsReq
 	return s.encodeFinishes(ctx, c.items, claim), nil
 }
 
-// finishClaim reads the claim that a call makes with its results; nil if it makes none. One whose queues are refused is answered so, and takes nothing.
+// finishClaim reads the claim that a call makes with its results; nil if it makes none. A queue that
+// does not exist for the caller refuses the call, as it does a claim, before anything is done.
 func (s *Service) finishClaim(ctx context.Context, c *workerCall, req api.OptFinishClaim) (*claimCall, error) {
 	if !req.Set {
 		return nil, nil
@@ -86,21 +87,27 @@ func decodeFinish(ctx context.Context, c *workerCall, raw jx.Raw, place int) *it
 
 // finish does the steps in lock order:
 //  1. session head, shared; an old epoch does not end the call, its results are evidence;
-//  2. the attempts, by primary key;
-//  3. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
-//  4. receipts, and evidence for what was refused;
-//  5. claims made with results. They wait for no row, so that their place after the attempts is in nobody's way.
-func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
+//  2. the root gate, shared, if a claim made with results may start something;
+//  3. ready rows for claims made with results;
+//  4. the attempts, by primary key;
+//  5. running attempts are decided and settled with their tasks; ended ones are answered from their receipts;
+//  6. receipts, and evidence for what was refused.
+func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
 	q := pulsedb.New(tx)
-	if err := fence(ctx, q, ns, calls); err != nil {
+	items, ns := b.fence(), b.ns
+	claims := admitted(claimsOf(b.calls))
+	gates, err := claimGates(ctx, q, ns, claims, b.root)
+	if err != nil {
 		return err
 	}
-	items = fenced(items)
-	held, err := hold(ctx, q, ns, items)
+	held, err := b.hold(ctx, q, items)
 	if err != nil {
 		return err
 	}
 	if err := answerRepeats(ctx, q, ns, held); err != nil {
+		return err
+	}
+	if err := s.claimFenced(ctx, tx, ns, claims, gates, &b.front); err != nil {
 		return err
 	}
 	var decided []ending
@@ -132,24 +139,18 @@ func (s *Service) finish(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []
 	if err := batch.Insert(tx, pulsedb.InsertReceipt, receipts); err != nil {
 		return err
 	}
-	if err := keepEvidence(ctx, tx, q, ns, held); err != nil {
-		return err
-	}
-	return s.claimWith(ctx, tx, ns, calls)
+	return keepEvidence(ctx, tx, q, ns, held)
 }
 
-func (s *Service) claimWith(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall) error {
-	var claims []*claimCall
+// claimsOf lists the claims of calls that passed the fence.
+func claimsOf(calls []*workerCall) (claims []*claimCall) {
 	for _, c := range calls {
 		if c.claim != nil && c.err == nil && !c.again {
 			c.claim.head, c.claim.superseded = c.head, c.superseded
 			claims = append(claims, c.claim)
 		}
 	}
-	if len(claims) == 0 {
-		return nil
-	}
-	return s.claimFenced(ctx, tx, ns, claims)
+	return claims
 }
 
 // answerRepeats gives attempts that have a receipt their original one, or refuses what contradicts it.
@@ -186,10 +187,12 @@ func answerRepeats(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, held ma
 
 // finishOver tells why an attempt that ended without a result takes none.
 func finishOver(a pulsedb.PulseAttempt) error {
-	switch a.State {
-	case orbit.AttemptLost:
+	switch {
+	case a.State == orbit.AttemptLost:
 		return fault.New(fault.LeaseLost, "the lease was lost at %s; the result is kept as evidence", a.EndedAt.Format(time.RFC3339Nano))
-	case orbit.AttemptExpired, orbit.AttemptReleased:
+	case a.State == orbit.AttemptReleased && a.StartedAt != nil:
+		return fault.New(fault.StaleAttempt, "the attempt came started and was given back; the result is kept as evidence")
+	case a.State == orbit.AttemptExpired || a.State == orbit.AttemptReleased:
 		return fault.New(fault.StaleAttempt, "the offer is over (%s) and was never started", a.State)
 	}
 	return fault.New(fault.StateConflict, "the attempt has ended (%s, %s); the result is kept as evidence", a.State, a.EndCode)

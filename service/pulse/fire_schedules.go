@@ -112,6 +112,7 @@ func (s *Service) fireHeld(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, held [
 		all = all && (p.next == nil || p.next.After(tx.Now))
 		from := h.Watermark
 		h.Watermark, h.NextFireAt = p.watermark(from), p.next
+		s.wakeFor(tx, h.NextFireAt)
 		if _, err := pulsedb.New(tx.Later(1)).MoveSchedule(ctx, pulsedb.MoveScheduleParams{
 			Watermark: h.Watermark, NextFireAt: h.NextFireAt, NamespaceID: ns, ID: h.ID, FromWatermark: from}); err != nil {
 			return 0, false, err
@@ -121,4 +122,12 @@ func (s *Service) fireHeld(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, held [
 		return 0, true, nil
 	}
 	return n, all, s.occur(ctx, tx, ns, occasions)
+}
+
+// wakeFor has this replica's loop come for a fire that is to come.
+func (s *Service) wakeFor(tx *dbtx.Tx, next *time.Time) {
+	if next != nil {
+		at := *next
+		tx.OnCommit(func() { wakeAt(s.due.fires, tx.Now, at) })
+	}
 }

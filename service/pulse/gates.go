@@ -11,12 +11,22 @@ import (
 // closedGates are the closed gates of a namespace.
 type closedGates map[pulsedb.ListClosedGatesRow]bool
 
-// shareGates reads the closed gates under the shared root row: until the commit no gate of the namespace closes, and none whose close has
-// returned is missed.
-func shareGates(ctx context.Context, q *pulsedb.Queries, ns orbit.ID) (closedGates, error) {
-	root, err := q.ShareRootGate(ctx, ns)
-	if err != nil || root.ClosedGates == 0 {
-		return nil, err
+// askRootGate shares the root row: until the commit no gate of the namespace closes, and none whose close has returned is missed.
+// Nothing is asked where nothing may be started.
+func askRootGate(ns orbit.ID, starts bool, root *pulsedb.ShareRootGateRow) dbtx.Question {
+	return func(ctx context.Context, db dbtx.DBTX) (err error) {
+		if !starts {
+			return nil
+		}
+		*root, err = pulsedb.New(db).ShareRootGate(ctx, ns)
+		return err
+	}
+}
+
+// gatesUnder reads the closed gates under the shared root row, which says whether there are any.
+func gatesUnder(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, root pulsedb.ShareRootGateRow) (closedGates, error) {
+	if root.ClosedGates == 0 {
+		return nil, nil
 	}
 	return peekGates(ctx, q, ns)
 }

@@ -31,8 +31,10 @@ func (s *Service) HeartbeatAttempts(ctx context.Context, req *api.HeartbeatAttem
 	for k, raw := range req.Items {
 		c.items = append(c.items, decodeHeartbeat(ctx, c, raw, k))
 	}
-	if err := s.perform(ctx, s.beats, c); err != nil {
-		return nil, err
+	if len(c.items) > 0 || !s.presence.isCurrent(c.incarnation()) {
+		if err := s.perform(ctx, s.beats, c); err != nil {
+			return nil, err
+		}
 	}
 	return encodeItems(c.items, func(i *item) *api.HeartbeatResult {
 		if i.err != nil {
@@ -57,14 +59,11 @@ func decodeHeartbeat(ctx context.Context, c *workerCall, raw jx.Raw, place int) 
 	return i
 }
 
-func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
+func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
 	q := pulsedb.New(tx)
-	items, err := fenceCurrent(ctx, q, ns, calls, items)
-	if err != nil {
-		return err
-	}
+	items := b.fenceCurrent()
 	alive := map[orbit.ID]bool{}
-	for _, c := range calls {
+	for _, c := range b.calls {
 		if c.err == nil && !c.again {
 			alive[c.instanceID] = true
 		}
@@ -72,10 +71,10 @@ func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*w
 	if len(alive) == 0 {
 		return nil
 	}
-	if _, err := pulsedb.New(tx.Later(len(alive))).BeatInstances(ctx, pulsedb.BeatInstancesParams{NowAt: tx.Now, NamespaceID: ns, Ids: keys(alive)}); err != nil {
+	if _, err := pulsedb.New(tx.Later(len(alive))).BeatInstances(ctx, pulsedb.BeatInstancesParams{NowAt: tx.Now, NamespaceID: b.ns, Ids: keys(alive)}); err != nil {
 		return err
 	}
-	held, err := hold(ctx, q, ns, items)
+	held, err := b.hold(ctx, q, items)
 	if err != nil {
 		return err
 	}
@@ -92,14 +91,14 @@ func (s *Service) beat(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*w
 	if len(running) == 0 {
 		return nil
 	}
-	if _, err := pulsedb.New(tx.Later(len(running))).BeatAttempts(ctx, pulsedb.BeatAttemptsParams{NowAt: tx.Now, NamespaceID: ns, Ids: running}); err != nil {
+	if _, err := pulsedb.New(tx.Later(len(running))).BeatAttempts(ctx, pulsedb.BeatAttemptsParams{NowAt: tx.Now, NamespaceID: b.ns, Ids: running}); err != nil {
 		return err
 	}
 	for i := range held {
 		if i.err != nil || i.progress == nil {
 			continue
 		}
-		if _, err := pulsedb.New(tx.Later(1)).SetProgress(ctx, pulsedb.SetProgressParams{Progress: i.progress, NamespaceID: ns, ID: i.attemptID}); err != nil {
+		if _, err := pulsedb.New(tx.Later(1)).SetProgress(ctx, pulsedb.SetProgressParams{Progress: i.progress, NamespaceID: b.ns, ID: i.attemptID}); err != nil {
 			return err
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/body"
+	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
 )
@@ -101,22 +102,24 @@ func checkCount(n, least int) error {
 // errSkipped marks an item whose row somebody else holds.
 var errSkipped = &fault.Fault{Code: fault.Unavailable, Detail: "the attempt is being changed by another call; try again", RetryAfter: time.Second}
 
-// hold locks the attempts of items by primary key, and answers the items whose attempt does not exist, is not theirs, or is held elsewhere.
-// What it returns is held until the commit, with task and queue as they are. The single item of a patient call waits for its row.
-func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (map[*item]ending, error) {
-	if len(items) == 0 {
-		return nil, nil
+// askAttempts locks the attempts of all items by primary key, until the commit, with task and queue as they are. It skips what is held elsewhere,
+// so that one held row does not stall strangers; a patient call waits for its single one.
+func (b *workerBatch) askAttempts(ctx context.Context, db dbtx.DBTX) (err error) {
+	if len(b.items) == 0 {
+		return nil
 	}
-	rows, err := lockAttempts(ctx, q, ns, attemptIDs(items), len(items) == 1 && items[0].call.patient)
-	if err != nil {
-		return nil, err
-	}
-	byID := make(map[orbit.ID]ending, len(rows))
-	for _, r := range rows {
+	b.attempts, err = lockAttempts(ctx, pulsedb.New(db), b.ns, attemptIDs(b.items), len(b.items) == 1 && b.items[0].call.patient)
+	return err
+}
+
+// hold finds the attempts of items among those that are locked, and answers the items whose attempt does not exist, is not theirs, or is held elsewhere.
+func (b *workerBatch) hold(ctx context.Context, q *pulsedb.Queries, items []*item) (map[*item]ending, error) {
+	byID := make(map[orbit.ID]ending, len(b.attempts))
+	for _, r := range b.attempts {
 		byID[r.PulseAttempt.ID] = endingOf(r)
 	}
 	var absent []*item
-	held := make(map[*item]ending, len(rows))
+	held := make(map[*item]ending, len(items))
 	for _, i := range items {
 		e, ok := byID[i.attemptID]
 		switch {
@@ -130,7 +133,7 @@ func hold(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, items []*item) (
 			held[i] = e
 		}
 	}
-	return held, explainAbsent(ctx, q, ns, absent)
+	return held, explainAbsent(ctx, q, b.ns, absent)
 }
 
 // owns reports whether the item shows the token of an attempt, for the instance and epoch it was offered to.
@@ -138,7 +141,6 @@ func (i *item) owns(a pulsedb.PulseAttempt) bool {
 	return a.TokenDigest == i.token && a.InstanceID == i.call.instanceID && a.Epoch == i.call.epoch
 }
 
-// lockAttempts skips what is held elsewhere, so that one held row does not stall strangers; a patient caller waits for its single one.
 func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID, patient bool) ([]pulsedb.LockAttemptsRow, error) {
 	if !patient {
 		return q.LockAttempts(ctx, pulsedb.LockAttemptsParams{NamespaceID: ns, Ids: ids})

@@ -1,34 +1,36 @@
 package pulse
 
 import (
-	"context"
-	"database/sql"
-	"errors"
 	"time"
 
 	"github.com/orbit-run/orbit"
-	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/loop"
 )
 
-// Loops are the background passes of the module, each bounded, each safe on any number of replicas at once.
+// Loops are the background passes of the module, each bounded, each safe on any number of replicas at once. Those whose items have a time
+// rest until look_ahead, or whoever writes such an item, sets their alarm.
 func (s *Service) Loops() []loop.Loop {
 	return []loop.Loop{
-		{Name: "wake_waiters", Role: loop.API, Interval: 100 * time.Millisecond, Pass: s.WakeWaiters},
-		{Name: "promote_scheduled", Interval: 250 * time.Millisecond, Pass: s.PromoteScheduled, Full: passRows},
-		{Name: "fire_schedules", Interval: 500 * time.Millisecond, Pass: s.FireSchedules, Full: passRows},
-		{Name: "release_buffered", Interval: 2 * time.Second, Pass: s.ReleaseBuffered, Full: passRows},
-		{Name: "recover_leases", Interval: time.Second, Pass: s.RecoverLeases, Full: passRows},
-		{Name: "sweep_instances", Interval: time.Second, Pass: s.SweepInstances, Full: passRows},
-		{Name: "expire_deadlines", Interval: time.Second, Pass: s.ExpireDeadlines, Full: passRows},
-		{Name: "unblock_gates", Interval: time.Second, Pass: s.UnblockGates, Full: passRows},
-		{Name: "expire_instances", Interval: 10 * time.Second, Pass: s.ExpireInstances, Full: passRows},
-		{Name: "retain_tasks", Interval: 5 * time.Second, Pass: s.RetainTasks, Full: passRows},
-		{Name: "retain_occurrences", Interval: 5 * time.Second, Pass: s.RetainOccurrences, Full: passRows},
+		{Name: "wake_waiters", Role: loop.API, Interval: peekPace, Idle: peekIdle, Pass: s.WakeWaiters, Wake: s.waiters.peek},
+		{Name: "attend_waiters", Role: loop.API, Interval: attendPace, Pass: s.AttendWaiters},
+		{Name: "look_ahead", Interval: lookAhead, Pass: s.LookAhead},
+		{Name: "promote_scheduled", Interval: 100 * time.Millisecond, Idle: rest, Pass: s.PromoteScheduled, Full: passRows, Wake: s.due.scheduled},
+		{Name: "fire_schedules", Interval: 100 * time.Millisecond, Idle: rest, Pass: s.FireSchedules, Full: passRows, Wake: s.due.fires},
+		{Name: "release_buffered", Interval: 2 * time.Second, Idle: 5 * time.Second, Pass: s.ReleaseBuffered, Full: passRows},
+		{Name: "recover_leases", Interval: time.Second, Idle: rest, Pass: s.RecoverLeases, Full: passRows, Wake: s.due.leases},
+		{Name: "sweep_instances", Interval: time.Second, Idle: rest, Pass: s.SweepInstances, Full: passRows, Wake: s.due.sweeps},
+		{Name: "expire_deadlines", Interval: time.Second, Idle: rest, Pass: s.ExpireDeadlines, Full: passRows, Wake: s.due.deadlines},
+		{Name: "unblock_gates", Interval: time.Second, Idle: rest, Pass: s.UnblockGates, Full: passRows, Wake: s.due.blocked},
+		{Name: "expire_instances", Interval: 10 * time.Second, Idle: 20 * time.Second, Pass: s.ExpireInstances, Full: passRows},
+		{Name: "retain_tasks", Interval: 5 * time.Second, Idle: time.Minute, Pass: s.RetainTasks, Full: passRows},
+		{Name: "retain_occurrences", Interval: 5 * time.Second, Idle: time.Minute, Pass: s.RetainOccurrences, Full: passRows},
 		{Name: "retain_instances", Interval: 5 * time.Minute, Pass: s.RetainInstances, Full: passRows},
 	}
 }
+
+// rest is the longest pause of a loop that has an alarm, should none go off.
+const rest = 30 * time.Second
 
 // passRows bounds what one pass lists, and txRows what one transaction moves.
 const (
@@ -59,36 +61,6 @@ func perNamespace[R any](rows []R, namespace func(R) orbit.ID) [][]R {
 
 // system is the actor of the loops.
 var system = orbit.NullID{}
-
-// WakeWaiters is the backstop of long polls: one look a waited queue, whoever made it ready.
-func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
-	woken := 0
-	for _, k := range s.waiters.queues() {
-		worth, err := s.isClaimable(ctx, k)
-		if err != nil {
-			return woken, err
-		}
-		if worth {
-			s.waiters.notify(k, txRows)
-			woken++
-		}
-	}
-	return woken, nil
-}
-
-// isClaimable tells, by an unlocked look, whether a claim of a queue would find something: there is a ready task, and no pause.
-func (s *Service) isClaimable(ctx context.Context, k queueKey) (bool, error) {
-	q := pulsedb.New(s.Batch.DB)
-	_, err := q.PeekReady(ctx, pulsedb.PeekReadyParams{NamespaceID: k.namespaceID, QueueID: k.queueID})
-	if errors.Is(err, sql.ErrNoRows) {
-		return false, nil
-	}
-	if err != nil {
-		return false, err
-	}
-	gates, err := peekGates(ctx, q, k.namespaceID)
-	return !gates.closedForQueue(k.queueID), err
-}
 
 // parts moves ids together or, if a row of theirs is held for too long, each by itself: a held one is passed over and harms no other.
 func parts(ids []orbit.ID, move func(ids []orbit.ID) (int, error)) (int, error) {

@@ -363,10 +363,12 @@ func scheduledTask(now time.Time, v pulsedb.PulseScheduleVersion, queue *pulsedb
 
 // submitScheduled inserts tasks as a submission of each actor does.
 func (s *Service) submitScheduled(tx *dbtx.Tx, ns orbit.ID, tasks map[orbit.ID][]newTask) error {
+	var working []workingRow
 	for actor, of := range tasks {
-		if err := s.insertTasks(tx, platform.Caller{NamespaceID: ns, ActorID: actor}, of); err != nil {
+		if err := s.writeTasks(tx, platform.Caller{NamespaceID: ns, ActorID: actor}, of); err != nil {
 			return err
 		}
+		working = append(working, workingRows(of)...)
 	}
-	return nil
+	return s.insertWorkingRows(tx, ns, working)
 }

@@ -36,10 +36,16 @@ type Service struct {
 	// Fresh tells for how long this replica has been alive without a gap on the database server of conn, as its durable row says.
 	Fresh func(ctx context.Context, conn pulsedb.DBTX, now time.Time) (time.Duration, error)
 
-	waiters *waiters
+	// Nudge tells other replicas that n tasks of a queue became ready, for as many of their waiting claims. It is a hint and never blocks; nil
+	// tells nobody.
+	Nudge func(namespaceID, queueID orbit.ID, n int)
+
+	waiters  *waiters
+	presence *presence
+	due      alarms
+	opened   *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
 	// timetables are those of schedules' versions, which never change.
 	timetables *lru.Cache[versionKey, *timetable.Timetable]
-	opened     *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -49,14 +55,17 @@ type Service struct {
 
 // New makes the module; the fields of s that are exported must be set.
 func New(s Service) *Service {
-	s.timetables, _ = lru.New[versionKey, *timetable.Timetable](maxTimetables) // fails for no size but 0
-	s.waiters = &waiters{byQueue: map[queueKey]map[chan struct{}]struct{}{}, drained: make(chan struct{})}
-	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
+	s.waiters = newWaiters()
+	s.presence = &presence{by: map[incarnation]*attendance{}}
+	s.due = newAlarms()
+	s.timetables, _ = lru.New[versionKey, *timetable.Timetable](maxTimetables) // fails for a size below 1 only
+	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened)                  // fails for a size below 1 only
 	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall, ahead func()) {
 		s.submitTogether(slices.Concat(groups...), ahead)
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
+	s.starts.starts = true
 	s.beats = newWorkerOp(&s, "heartbeatAttempts", comesAgain, s.beat)
 	s.finishes = newWorkerOp(&s, "finishAttempts", waitsAlone, s.finish)
 	s.releases = newWorkerOp(&s, "releaseAttempts", waitsAlone, s.release)

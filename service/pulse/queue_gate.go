@@ -33,13 +33,13 @@ func (s *Service) moveQueueGate(ctx context.Context, queueID orbit.ID, key api.O
 	scope := platform.ScopeOf(caller, m.operation, "/v1/queues/"+queueID.String()+":"+m.verb)
 	try := platform.Try{Key: key.Or(""), Digest: body.From(ctx).Digest, ResourceKind: kindQueue, ResourceID: queueID}
 	return s.Platform.Once(ctx, scope, try, func(ctx context.Context, tx *dbtx.Tx) (platform.Reply, error) {
-		gate, err := setQueueGate(ctx, tx, caller, queue, m, reason)
+		gate, err := s.setQueueGate(ctx, tx, caller, queue, m, reason)
 		view := api.QueueGate{State: api.GateState(gate.State), Reason: optText(gate.Reason), ControlVersion: gate.ControlVersion, UpdatedAt: gate.UpdatedAt}
 		return platform.Reply{Status: 200, Body: encode(&view)}, err
 	})
 }
 
-func setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue pulsedb.PulseQueue, m gateMove, reason string) (pulsedb.PulseExecutionGate, error) {
+func (s *Service) setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue pulsedb.PulseQueue, m gateMove, reason string) (pulsedb.PulseExecutionGate, error) {
 	q := pulsedb.New(tx)
 	if _, err := q.LockRootGate(ctx, queue.NamespaceID); err != nil {
 		return pulsedb.PulseExecutionGate{}, fmt.Errorf("root gate: %w", err)
@@ -54,6 +54,7 @@ func setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue pul
 	more := int32(1)
 	if m.to == orbit.GateOpen {
 		more = -1
+		tx.OnCommit(func() { s.announce(queueKey{queue.NamespaceID, queue.ID}, txRows); s.due.blocked.In(0) })
 	}
 	n, err := q.CountClosedGates(ctx, pulsedb.CountClosedGatesParams{More: more, NamespaceID: queue.NamespaceID})
 	if err := dbtx.Swapped(n, err); err != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/orbit-run/orbit/service/platform"
 )
 
-// ReleaseAttempts gives offers back, by item or all of a claim; no attempt is used. With a claim_seq it also refuses whatever of
+// ReleaseAttempts gives offers back, and what came started and had no heartbeat, by item or all of a claim; no attempt is used. With a claim_seq it also refuses whatever of
 // that claim, or of an earlier one, is still under way. A repeat gets the same results for items and none for a claim_seq.
 func (s *Service) ReleaseAttempts(ctx context.Context, req *api.ReleaseAttemptsRequest) (jx.Raw, error) {
 	caller, err := platform.Authorize(ctx, platform.ActionTasksExecute)
@@ -55,13 +55,9 @@ func (s *Service) releaseItems(ctx context.Context, c *workerCall, raws []jx.Raw
 	return c.items, s.perform(ctx, s.releases, c)
 }
 
-func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
-	q := pulsedb.New(tx)
-	items, err := fenceCurrent(ctx, q, ns, calls, items)
-	if err != nil {
-		return err
-	}
-	held, err := hold(ctx, q, ns, items)
+func (s *Service) release(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
+	items := b.fenceCurrent()
+	held, err := b.hold(ctx, pulsedb.New(tx), items)
 	if err != nil {
 		return err
 	}
@@ -70,19 +66,19 @@ func (s *Service) release(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls [
 		e, ok := held[i]
 		switch a := e.attempt; {
 		case !ok:
-		case a.State == orbit.AttemptOffered:
+		case unbegun(a):
 			e.actor = i.actor()
 			decided = append(decided, decideUnstarted(e, orbit.AttemptReleased, i.reason, i.reason != codeShutdown))
 			i.released = releasedAttempt(a)
 		case a.State == orbit.AttemptReleased:
 			i.released = releasedAttempt(a)
 		case a.StartedAt != nil:
-			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only an offer is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
+			i.err = fault.New(fault.StateConflict, "the attempt was started and is %s: only what was not begun is given back; a running attempt is finished, as failed if it is to be tried again", a.State)
 		default:
 			i.err = startOver(a)
 		}
 	}
-	return s.settle(ctx, tx, ns, decided)
+	return s.settle(ctx, tx, b.ns, decided)
 }
 
 // abandonClaim ends a claim whose reply was lost. It holds the session head exclusively: a claim under way has committed, and its offers
@@ -134,7 +130,7 @@ func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall
 	var items []*item
 	for _, r := range rows {
 		a := r.PulseAttempt
-		if a.State != orbit.AttemptOffered && (a.State != orbit.AttemptRunning || !startedWithClaim(a.OfferedAt, a.StartedAt, a.Heartbeats)) {
+		if !unbegun(a) {
 			continue
 		}
 		e := endingOf(r)
@@ -147,6 +143,11 @@ func (s *Service) releaseClaimed(ctx context.Context, tx *dbtx.Tx, c *workerCall
 
 func releasedAttempt(a pulsedb.PulseAttempt) api.ReleasedAttempt {
 	return api.ReleasedAttempt{AttemptID: a.ID, TaskID: a.TaskID, State: api.AttemptStateReleased}
+}
+
+// unbegun is what can be given back: an offer, or what came started and had no heartbeat.
+func unbegun(a pulsedb.PulseAttempt) bool {
+	return a.State == orbit.AttemptOffered || a.State == orbit.AttemptRunning && startedWithClaim(a.OfferedAt, a.StartedAt, a.Heartbeats)
 }
 
 // startedWithClaim tells an attempt that its claim started, and of which nothing was heard since: to a worker that lost the reply it is an offer.

@@ -19,6 +19,7 @@ func (s *Service) ResumeSchedule(ctx context.Context, req api.OptResumeScheduleR
 		if h.PausedAt != nil {
 			h.passTo(tx.Now)
 			h.PausedAt, h.PauseReason, h.NextFireAt = nil, "", nextFire(h.table, h.Watermark)
+			s.wakeFor(tx, h.NextFireAt)
 			if err := h.change(ctx, tx); err != nil {
 				return platform.Reply{}, err
 			}

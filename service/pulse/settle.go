@@ -190,12 +190,16 @@ const blockerGate = "gate"
 func (s *Service) insertWorkingRows(tx *dbtx.Tx, ns orbit.ID, rows []workingRow) error {
 	var ready, scheduled, blocked [][]any
 	readies := map[orbit.ID]int{}
+	var first time.Time // of the scheduled ones
 	for _, r := range rows {
 		switch {
 		case r.blocker != "":
 			blocked = append(blocked, []any{ns, blockerGate, r.blocker, r.priority, r.rankUs, r.taskID, r.queueID})
 		case r.runAt.After(tx.Now):
 			scheduled = append(scheduled, []any{r.runAt, ns, r.taskID, r.queueID, r.priority, r.rankUs})
+			if first.IsZero() || r.runAt.Before(first) {
+				first = r.runAt
+			}
 		default:
 			ready = append(ready, []any{ns, r.queueID, r.priority, r.rankUs, r.taskID})
 			readies[r.queueID]++
@@ -211,7 +215,10 @@ func (s *Service) insertWorkingRows(tx *dbtx.Tx, ns orbit.ID, rows []workingRow)
 		return err
 	}
 	for queueID, n := range readies {
-		tx.OnCommit(func() { s.waiters.notify(queueKey{ns, queueID}, n) })
+		tx.OnCommit(func() { s.announce(queueKey{ns, queueID}, n) })
+	}
+	if len(scheduled) > 0 {
+		tx.OnCommit(func() { wakeAt(s.due.scheduled, tx.Now, first) })
 	}
 	return nil
 }

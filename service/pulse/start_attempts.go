@@ -47,17 +47,14 @@ func (s *Service) StartAttempts(ctx context.Context, req *api.StartAttemptsReque
 //  2. root gate, shared: no gate closes before the commit; the other gates are read under it;
 //  3. the attempts, by primary key;
 //  4. offered → running, or, behind a closed gate, released with its task blocked on that gate.
-func (s *Service) start(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*workerCall, items []*item) error {
+func (s *Service) start(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error {
 	q := pulsedb.New(tx)
-	items, err := fenceCurrent(ctx, q, ns, calls, items)
-	if err != nil || len(items) == 0 {
-		return err
-	}
-	gates, err := shareGates(ctx, q, ns)
+	items := b.fenceCurrent()
+	gates, err := gatesUnder(ctx, q, b.ns, b.root)
 	if err != nil {
 		return err
 	}
-	held, err := hold(ctx, q, ns, items)
+	held, err := b.hold(ctx, q, items)
 	if err != nil {
 		return err
 	}
@@ -80,11 +77,11 @@ func (s *Service) start(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, calls []*
 		}
 	}
 	for leaseMs, items := range passed {
-		if err := startTogether(ctx, tx, ns, leaseMs, items, held); err != nil {
+		if err := startTogether(ctx, tx, b.ns, leaseMs, items, held); err != nil {
 			return err
 		}
 	}
-	return s.settle(ctx, tx, ns, refused)
+	return s.settle(ctx, tx, b.ns, refused)
 }
 
 func startTogether(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, leaseMs uint32, items []*item, held map[*item]ending) error {

@@ -83,9 +83,16 @@ func (s *Service) joinSubmits(ns orbit.ID, calls []*submitCall, bytes int) {
 
 // submitAlone accepts one task in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
+	h := &handOff{service: s}
+	group := newSubmitGroup([]*submitCall{c})
 	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) error {
-		return s.accept(ctx, tx, []*submitCall{c}, held)
+		h.drop()
+		if err := tx.Ask(ctx, group.questions(held)...); err != nil {
+			return err
+		}
+		return s.accept(ctx, tx, group, held, h)
 	})
+	h.settle(err)
 	if err != nil {
 		c.err = err
 	}
@@ -108,10 +115,23 @@ func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 }
 
 func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
+	h := &handOff{service: s}
+	groups := byCaller(calls)
+	var first []dbtx.Question
+	for _, g := range groups {
+		first = append(first, g.questions(platform.GivesUp)...)
+	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
+		h.drop()
 		tx.OnSent(ahead)
-		return s.acceptAll(ctx, tx, calls)
-	})
+		for _, g := range groups {
+			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
+				return err
+			}
+		}
+		return nil
+	}, first...)
+	h.settle(err)
 	if err == nil {
 		return
 	}
@@ -135,18 +155,57 @@ func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	}
 }
 
-// acceptAll does the submissions of each caller, in one order, so that two batches cannot deadlock.
-func (s *Service) acceptAll(ctx context.Context, tx *dbtx.Tx, calls []*submitCall) error {
-	byCaller := map[orbit.ID][]*submitCall{}
+// submitGroup is the calls of one caller in a transaction, and what is read for them with its opening.
+type submitGroup struct {
+	caller platform.Caller
+	calls  []*submitCall
+	queues queueLook
+	keys   platform.Keys
+}
+
+// byCaller groups calls, in one order, so that two batches cannot deadlock.
+func byCaller(calls []*submitCall) []*submitGroup {
+	by := map[orbit.ID][]*submitCall{}
 	for _, c := range calls {
-		byCaller[c.caller.CredentialID] = append(byCaller[c.caller.CredentialID], c)
+		by[c.caller.CredentialID] = append(by[c.caller.CredentialID], c)
 	}
-	for _, id := range slices.SortedFunc(maps.Keys(byCaller), orbit.ID.Compare) {
-		if err := s.accept(ctx, tx, byCaller[id], platform.GivesUp); err != nil {
-			return err
+	var groups []*submitGroup
+	for _, id := range slices.SortedFunc(maps.Keys(by), orbit.ID.Compare) {
+		groups = append(groups, newSubmitGroup(by[id]))
+	}
+	return groups
+}
+
+func newSubmitGroup(calls []*submitCall) *submitGroup {
+	g := &submitGroup{caller: calls[0].caller, calls: calls}
+	for _, c := range calls {
+		g.queues.refs = append(g.queues.refs, queueRef{id: c.req.QueueID.Value, name: c.req.Queue.Value})
+	}
+	return g
+}
+
+func (g *submitGroup) scope() platform.Scope {
+	return platform.ScopeOf(g.caller, submitOperation, submitPath)
+}
+
+// questions are the queues and, where no key is waited for, the keys.
+func (g *submitGroup) questions(held platform.WhenHeld) []dbtx.Question {
+	questions := []dbtx.Question{
+		func(ctx context.Context, db dbtx.DBTX) error {
+			return g.queues.readByID(ctx, pulsedb.New(db), g.caller.NamespaceID)
+		},
+		func(ctx context.Context, db dbtx.DBTX) error {
+			return g.queues.readByName(ctx, pulsedb.New(db), g.caller.NamespaceID)
+		},
+	}
+	if held == platform.GivesUp {
+		keys := make([]string, len(g.calls))
+		for i, c := range g.calls {
+			keys[i] = c.try.Key
 		}
+		questions = append(questions, g.keys.Ask(g.scope(), keys))
 	}
-	return nil
+	return questions
 }
 
 // distinctKeys parts the calls whose key stands first from those that repeat one of them.
@@ -171,15 +230,13 @@ func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submit
 
 // accept does the submissions of one caller, in the transaction's steps:
 //  1. the queues, read as they are now: one that the caller does not see refuses its items before any replay;
-//  2. the keys: repeats are answered and not acted on. A key that is waited for is reserved here; the others are taken in step 3, since what is
+//  2. the keys: repeats are answered and not acted on. A key that is waited for is reserved here; the others are taken in step 4, since what is
 //     done till then touches nobody else's rows;
-//  3. keys, tasks, working rows, deadlines, receipts, events.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, held platform.WhenHeld) error {
-	c := calls[0].caller
-	queues, err := submitQueues(ctx, pulsedb.New(tx), c, calls)
-	if err != nil {
-		return err
-	}
+//  3. the polls that take tasks at once;
+//  4. keys, tasks, attempts or working rows, deadlines, receipts, events.
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held platform.WhenHeld, h *handOff) error {
+	c, calls := g.caller, g.calls
+	queues := g.queues.seen(c)
 	var judged []*submitCall
 	var tries []platform.Try
 	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
@@ -197,8 +254,8 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 	if len(tries) == 0 {
 		return nil
 	}
-	scope := platform.ScopeOf(c, submitOperation, submitPath)
-	verdicts, err := s.judgeKeys(ctx, tx, scope, tries, held)
+	scope := g.scope()
+	verdicts, err := s.judgeKeys(ctx, tx, g, tries, held)
 	if err != nil {
 		return err
 	}
@@ -221,6 +278,10 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 			tasks, kept, replies = append(tasks, task), append(kept, tries[k]), append(replies, call.reply)
 		}
 	}
+	offering, err := h.prepare(ctx, tx, c.NamespaceID, tasks)
+	if err != nil {
+		return err
+	}
 	switch {
 	case held == platform.GivesUp:
 		err = s.Platform.TakeKeys(tx, scope, kept)
@@ -230,27 +291,25 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, calls []*submitCall, 
 	if err != nil {
 		return err
 	}
-	if err := s.insertTasks(tx, c, tasks); err != nil {
+	if err := s.writeTasks(tx, c, tasks); err != nil {
+		return err
+	}
+	attempts, rest := offering.hand(tx, c.NamespaceID, tasks)
+	if err := batch.Insert(tx, pulsedb.InsertAttempt, attempts); err != nil {
+		return err
+	}
+	if err := s.insertWorkingRows(tx, c.NamespaceID, workingRows(rest)); err != nil {
 		return err
 	}
 	return s.Platform.KeepReplies(tx, scope, kept, replies)
 }
 
-func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, scope platform.Scope, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
+func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, g *submitGroup, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
 	if held == platform.GivesUp {
-		return s.Platform.ReadKeys(ctx, tx, scope, tries)
+		return s.Platform.JudgeKeys(ctx, tx, g.keys, tries)
 	}
-	verdict, err := s.Platform.ReserveKey(ctx, tx, scope, &tries[0], held)
+	verdict, err := s.Platform.ReserveKey(ctx, tx, g.scope(), &tries[0], held)
 	return []platform.Verdict{verdict}, err
-}
-
-// submitQueues finds each item's queue, by id or by name; nil means that the caller sees none.
-func submitQueues(ctx context.Context, q *pulsedb.Queries, c platform.Caller, calls []*submitCall) ([]*pulsedb.PulseQueue, error) {
-	refs := make([]queueRef, len(calls))
-	for i, call := range calls {
-		refs[i] = queueRef{id: call.req.QueueID.Value, name: call.req.Queue.Value}
-	}
-	return findQueues(ctx, q, c, refs)
 }
 
 // newTask is a task as it is accepted.
@@ -267,6 +326,27 @@ type newTask struct {
 
 	originKind string // empty for a submission
 	originID   orbit.NullID
+}
+
+// payload is the JSON text that is stored.
+func (t newTask) payload() string {
+	if len(t.req.Payload) == 0 {
+		return "null"
+	}
+	return string(t.req.Payload)
+}
+
+// isReady tells that it may be offered now.
+func (t newTask) isReady(now time.Time) bool { return !t.runAt.After(now) }
+
+// toOffer is the task as ListTasksToOffer would read it.
+func (t newTask) toOffer() pulsedb.ListTasksToOfferRow {
+	payload := t.payload()
+	return pulsedb.ListTasksToOfferRow{
+		ID: t.id, Type: t.req.Type, InlinePayload: payload, PayloadBytes: int64(len(payload)), PayloadVersion: uint32(t.req.PayloadVersion.Or(0)),
+		RunAt: t.runAt, DeadlineAt: t.deadline, TraceParent: t.trace.Get("traceparent"), TraceState: t.trace.Get("tracestate"),
+		LeaseMs: t.queue.LeaseMs, OfferTimeoutMs: t.queue.OfferTimeoutMs, OneStep: t.queue.OneStep,
+	}
 }
 
 // makeTask settles what the request leaves open by the database's clock. A run_at in the past stands, but gives no place before
@@ -309,18 +389,13 @@ func receiptTask(body []byte) orbit.ID {
 	return r.TaskID
 }
 
-func (s *Service) insertTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
+// writeTasks collects new tasks; where they wait, or who has them, is for the caller to add.
+func (s *Service) writeTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
 	rows := make([][]any, 0, len(tasks))
-	working := make([]workingRow, 0, len(tasks))
 	var deadlines [][]any
 	for _, t := range tasks {
-		payload := string(t.req.Payload)
-		if payload == "" {
-			payload = "null"
-		}
-		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, payload, t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
+		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, t.payload(), t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
 			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, t.originKind, t.originID, tx.Now, tx.Now})
-		working = append(working, workingRow{taskID: t.id, queueID: t.queue.ID, priority: t.priority, rankUs: t.rankUs, runAt: t.runAt})
 		if t.deadline != nil {
 			deadlines = append(deadlines, []any{*t.deadline, c.NamespaceID, t.id})
 		}
@@ -329,10 +404,15 @@ func (s *Service) insertTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) e
 	if err := batch.Insert(tx, pulsedb.InsertTask, rows); err != nil {
 		return err
 	}
-	if err := batch.Insert(tx, pulsedb.InsertDeadline, deadlines); err != nil {
-		return err
+	return batch.Insert(tx, pulsedb.InsertDeadline, deadlines)
+}
+
+func workingRows(tasks []newTask) []workingRow {
+	rows := make([]workingRow, len(tasks))
+	for i, t := range tasks {
+		rows[i] = workingRow{taskID: t.id, queueID: t.queue.ID, priority: t.priority, rankUs: t.rankUs, runAt: t.runAt}
 	}
-	return s.insertWorkingRows(tx, c.NamespaceID, working)
+	return rows
 }
 
 // encode gives the JSON of a generated type.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/orbit-run/orbit"
+	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/internal/fault"
@@ -24,13 +25,17 @@ const (
 
 // workerOp is an operation on attempts, written once for a batch of calls: concurrent calls of a namespace share a transaction.
 type workerOp struct {
-	name  string
-	held  whenHeld
-	judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error
-	calls combine.Combiner[*workerCall]
+	name   string
+	held   whenHeld
+	starts bool // it may start something, and so shares the root gate
+	judge  judgeItems
+	calls  combine.Combiner[*workerCall]
 }
 
-func newWorkerOp(s *Service, name string, held whenHeld, judge func(ctx context.Context, tx *dbtx.Tx, namespaceID orbit.ID, calls []*workerCall, items []*item) error) *workerOp {
+// judgeItems answers the items of a batch, in a transaction in which their attempts are held.
+type judgeItems func(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error
+
+func newWorkerOp(s *Service, name string, held whenHeld, judge judgeItems) *workerOp {
 	op := &workerOp{name: name, held: held, judge: judge}
 	op.calls.Patience = patience
 	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall, ahead func()) {
@@ -58,20 +63,47 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 		case away:
 			i.err = errUntried
 		default:
-			err := s.Lane.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
-				reset([]*workerCall{c}, []*item{i})
-				if err := op.judge(ctx, tx, ns, []*workerCall{c}, []*item{i}); err != nil {
-					return err
-				}
-				return c.err
-			})
-			if err != nil {
+			b := &workerBatch{ns: ns, calls: []*workerCall{c}, items: []*item{i}}
+			if err := b.run(ctx, s.Lane, op, alone); err != nil {
 				i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
+			}
+			if i.err == nil {
+				i.err = c.err
 			}
 			c.err = nil
 		}
 	}
 	return nil
+}
+
+// workerBatch is calls of a namespace that are judged in one transaction, where each attempt stands once.
+type workerBatch struct {
+	ns    orbit.ID
+	calls []*workerCall
+	items []*item
+
+	// What is read, and locked in this order, with the opening of the transaction.
+	heads    map[orbit.ID]pulsedb.ShareFencesRow
+	root     pulsedb.ShareRootGateRow
+	front    front // of claims made with results
+	attempts []pulsedb.LockAttemptsRow
+}
+
+func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp, ahead func()) error {
+	var claims []*claimCall
+	for _, c := range b.calls {
+		if c.claim != nil {
+			claims = append(claims, c.claim)
+		}
+	}
+	questions := []dbtx.Question{
+		askHeads(b.ns, b.calls, &b.heads), askRootGate(b.ns, op.starts || anyStarts(claims), &b.root), b.front.ask(b.ns, claims), b.askAttempts,
+	}
+	return pool.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
+		reset(b.calls, b.items)
+		tx.OnSent(ahead)
+		return op.judge(ctx, tx, b)
+	}, questions...)
 }
 
 // alone is for a batch that nobody waits behind.
@@ -89,11 +121,8 @@ func (op *workerOp) goesAlone(i *item) bool {
 // nothing is run again: the caller's tokens settle it.
 func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall, ahead func()) {
 	first := distinct(calls)
-	err := s.Batch.Run(context.Background(), op.name, func(ctx context.Context, tx *dbtx.Tx) error {
-		reset(calls, first)
-		tx.OnSent(ahead)
-		return op.judge(ctx, tx, ns, calls, first)
-	})
+	b := &workerBatch{ns: ns, calls: calls, items: first}
+	err := b.run(context.Background(), s.Batch, op, ahead)
 	var unknown *dbtx.UnknownCommit
 	switch {
 	case err == nil:

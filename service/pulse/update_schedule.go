@@ -77,6 +77,7 @@ func (s *Service) publishVersion(ctx context.Context, tx *dbtx.Tx, c platform.Ca
 	if h.PausedAt != nil {
 		h.NextFireAt = nil
 	}
+	s.wakeFor(tx, h.NextFireAt)
 	if err := h.change(ctx, tx); err != nil {
 		return err
 	}

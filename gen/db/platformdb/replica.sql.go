@@ -58,46 +58,77 @@ func (q *Queries) HostFreshReplica(ctx context.Context, id orbit.ID) (HostFreshR
 	return i, err
 }
 
-const HostServer = `-- name: HostServer :one
-SELECT CAST(@@server_uuid AS CHAR) AS server_uuid
+const HostListPeers = `-- name: HostListPeers :many
+SELECT nudge_address, nudge_key FROM orbit_replicas FORCE INDEX (ix_orbit_replicas_renewed)
+WHERE renewed_at >= ? AND id <> ? AND nudge_address <> '' ORDER BY renewed_at DESC LIMIT ?
 `
 
-// The server's identity and its clock in one reading.
-func (q *Queries) HostServer(ctx context.Context) (string, error) {
-	row := q.db.QueryRowContext(ctx, HostServer)
-	var server_uuid string
-	err := row.Scan(&server_uuid)
-	return server_uuid, err
+type HostListPeersParams struct {
+	SinceAt time.Time
+	ID      orbit.ID
+	Limit   int32
+}
+
+type HostListPeersRow struct {
+	NudgeAddress string
+	NudgeKey     orbit.Digest
+}
+
+// Other replicas that were alive a moment ago and take nudges, the last heard of first; walks ix_orbit_replicas_renewed.
+func (q *Queries) HostListPeers(ctx context.Context, arg HostListPeersParams) ([]HostListPeersRow, error) {
+	rows, err := q.db.QueryContext(ctx, HostListPeers, arg.SinceAt, arg.ID, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []HostListPeersRow
+	for rows.Next() {
+		var i HostListPeersRow
+		if err := rows.Scan(&i.NudgeAddress, &i.NudgeKey); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const HostUpsertReplica = `-- name: HostUpsertReplica :exec
-INSERT INTO orbit_replicas (id, server_uuid, fresh_since, renewed_at, host, version, started_at)
-VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO orbit_replicas (id, server_uuid, fresh_since, renewed_at, host, version, started_at, nudge_address, nudge_key)
+VALUES (?, CAST(@@server_uuid AS CHAR), ?, ?, ?, ?, ?,
+  ?, ?)
 ON DUPLICATE KEY UPDATE
   fresh_since = CASE WHEN server_uuid = VALUES(server_uuid) AND renewed_at >= ? AND renewed_at <= VALUES(renewed_at)
     THEN fresh_since ELSE VALUES(renewed_at) END,
-  server_uuid = VALUES(server_uuid), renewed_at = VALUES(renewed_at)
+  server_uuid = VALUES(server_uuid), renewed_at = VALUES(renewed_at), nudge_address = VALUES(nudge_address), nudge_key = VALUES(nudge_key)
 `
 
 type HostUpsertReplicaParams struct {
-	ID         orbit.ID
-	ServerUuid string
-	NowAt      time.Time
-	Host       string
-	Version    string
-	GapAt      time.Time
+	ID           orbit.ID
+	NowAt        time.Time
+	Host         string
+	Version      string
+	NudgeAddress string
+	NudgeKey     orbit.Digest
+	GapAt        time.Time
 }
 
 // Registers the replica, or renews it. A renewal later than the grace, or on another server, begins a new unbroken run.
 func (q *Queries) HostUpsertReplica(ctx context.Context, arg HostUpsertReplicaParams) error {
 	_, err := q.db.ExecContext(ctx, HostUpsertReplica,
 		arg.ID,
-		arg.ServerUuid,
 		arg.NowAt,
 		arg.NowAt,
 		arg.Host,
 		arg.Version,
 		arg.NowAt,
+		arg.NudgeAddress,
+		arg.NudgeKey,
 		arg.GapAt,
 	)
 	return err

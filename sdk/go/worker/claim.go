@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/orbit-run/orbit/sdk/go/api"
@@ -14,31 +15,35 @@ const (
 	claimWait = 30 * time.Second // the longest the server waits for work
 	claimMax  = 100              // the most offers of one claim
 
-	reasonShutdown  = "shutdown"
 	reasonNoHandler = "no_handler"
 )
 
-// claimTasks claims for the slots that are free, one claim at a time, until work ends or a claim is refused for good.
+// claim is one claim on its way: its number, and the slots that are kept for its offers. One that waits for work goes by itself, the others
+// go with results. There is one at a time, since to give one back refuses every one with a smaller number.
+type claim struct {
+	seq   int64
+	slots int
+	sent  time.Time
+}
+
+// claimTasks claims for the slots that are free, where no result takes the claim along, until work ends or a claim is refused for good.
 func (s *session) claimTasks() error {
 	wait := client.Schedule()
-	for seq := int64(1); ; seq++ {
-		slots := s.reserve()
-		if slots == 0 {
+	for {
+		c, ok := s.awaitClaim()
+		if !ok {
 			return s.whyEnded()
 		}
-		offers, err := s.claim(seq, slots)
-		s.unreserve(slots - len(offers))
+		offers, err := s.claim(c)
+		s.endClaim(c, offers)
 		var again *againError
 		switch {
 		case errors.As(err, &again):
 			pause(s.work, max(again.after, wait.NextBackOff()))
-			continue
 		case err != nil:
 			return err
-		}
-		wait.Reset()
-		if len(offers) > 0 {
-			s.offers.Go(func() { s.begin(offers) })
+		default:
+			wait.Reset()
 		}
 	}
 }
@@ -56,28 +61,64 @@ func (s *session) whyEnded() error {
 	return nil
 }
 
-// reserve waits for free slots and takes them all, up to the size of a claim. It gives none once work has ended. While as many
-// results as there are slots wait to be sent it takes no more work, so that a server which gives out tasks and takes no results
-// cannot pile them up here.
-func (s *session) reserve() int {
+// awaitClaim begins a claim as soon as there may be one and no result is about to be sent that could take it along. It gives none once work
+// has ended.
+func (s *session) awaitClaim() (claim, bool) {
 	for {
-		if s.work.Err() != nil {
-			return 0
-		}
 		s.mu.Lock()
-		n := min(s.free, claimMax)
-		if s.unsettled >= s.cfg.Concurrency {
-			n = 0
+		c := claim{}
+		if !slices.ContainsFunc(s.waiting, (*report).fresh) {
+			c = s.beginClaim(0)
 		}
-		s.free -= n
 		s.mu.Unlock()
-		if n > 0 {
-			return n
+		if c.slots > 0 {
+			return c, true
 		}
 		select {
 		case <-s.slotFree:
 		case <-s.work.Done():
+			return claim{}, false
 		}
+	}
+}
+
+// beginClaim takes all free slots for a claim, up to its size; none if there may be no claim now. While as many results as there are slots
+// wait to be taken, not counting those that go with the claim, it takes no more work, so that a server which gives out tasks and takes no
+// results cannot pile them up here. The caller holds mu.
+func (s *session) beginClaim(results int) claim {
+	n := min(s.free, claimMax)
+	if n == 0 || s.claiming || s.unsettled-results >= s.cfg.Concurrency || s.work.Err() != nil {
+		return claim{}
+	}
+	s.claiming = true
+	s.free -= n
+	s.seq++
+	return claim{seq: s.seq, slots: n, sent: time.Now()}
+}
+
+// endClaim has the offers of a claim begun in their slots, and the other slots free again.
+func (s *session) endClaim(c claim, offers []api.Offer) {
+	if len(offers) > 0 {
+		s.offers.Go(func() { s.begin(c, offers) })
+	}
+	s.mu.Lock()
+	s.claiming = false
+	s.free += c.slots - len(offers)
+	s.mu.Unlock()
+	s.slotFree.set()
+}
+
+// endClaims waits for the claim on its way, and lets no other follow.
+func (s *session) endClaims() {
+	for {
+		s.mu.Lock()
+		last := !s.claiming
+		s.claiming = true
+		s.mu.Unlock()
+		if last {
+			return
+		}
+		<-s.slotFree
 	}
 }
 
@@ -88,17 +129,18 @@ func (s *session) unreserve(n int) {
 	s.slotFree.set()
 }
 
-// claim makes one claim. Where the reply is lost the claim is given back, so that what it took need not wait for its offers to
-// run out. An error that is no againError ends the worker.
-func (s *session) claim(seq int64, slots int) ([]api.Offer, error) {
+// claim makes a claim that waits for work. Where the reply is lost the claim is given back, so that what it took need not wait for its
+// offers to run out. An error that is no againError ends the worker.
+func (s *session) claim(c claim) ([]api.Offer, error) {
 	ctx, cancel := context.WithTimeout(s.work, claimWait+callLimit)
 	defer cancel()
 	reply, err := s.api.ClaimTasks(ctx, &api.ClaimTasksRequest{
 		InstanceID: s.instance,
 		Epoch:      s.epoch,
-		ClaimSeq:   seq,
-		Max:        slots,
+		ClaimSeq:   c.seq,
+		Max:        c.slots,
 		WaitMs:     api.NewOptInt64(claimWait.Milliseconds()),
+		Start:      api.NewOptBool(true),
 	}, api.ClaimTasksParams{})
 	var refusal *client.Problem
 	switch {
@@ -108,9 +150,30 @@ func (s *session) claim(seq int64, slots int) ([]api.Offer, error) {
 		return nil, s.claimRefused(refusal)
 	}
 	if s.work.Err() == nil {
-		s.log.Warn("no reply to a claim; giving it back", "claim_seq", seq, "error", err)
+		s.log.Warn("no reply to a claim; giving it back", "claim_seq", c.seq, "error", err)
 	}
-	return nil, s.abandon(seq)
+	return nil, s.abandon(c.seq)
+}
+
+// claimedWith takes the answer to a claim that went with results. A refusal for good is left to be met by the next claim that goes by itself.
+func (s *session) claimedWith(c claim, reply *api.FinishAttemptsResponse, err error) {
+	if err == nil {
+		err = client.ItemError(reply.Claim.Value.Problem)
+	}
+	var refusal *client.Problem
+	switch {
+	case err == nil && reply.Claim.Set:
+		s.endClaim(c, reply.Claim.Value.Offers)
+	case errors.As(err, &refusal) && refusal.Status < 500:
+		s.heedSuperseded(err)
+		s.endClaim(c, nil)
+	default:
+		s.log.Warn("no reply to a claim; giving it back", "claim_seq", c.seq, "error", err)
+		go func() { // the results are not to wait for this
+			s.giveBack(c)
+			s.endClaim(c, nil)
+		}()
+	}
 }
 
 // claimRefused judges a claim that certainly took nothing.
@@ -143,6 +206,14 @@ func (s *session) abandon(seq int64) error {
 	return &againError{}
 }
 
+// giveBack gives back whatever a claim took of which nothing is begun.
+func (s *session) giveBack(c claim) {
+	var again *againError
+	if err := s.abandon(c.seq); !errors.As(err, &again) {
+		s.log.Warn("a claim was not given back; what it took will run out", "claim_seq", c.seq, "error", err)
+	}
+}
+
 // pause waits, unless ctx ends.
 func pause(ctx context.Context, d time.Duration) {
 	select {
@@ -151,34 +222,38 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// begin starts the offers that can be handled and gives the others back. Each offer holds a slot until then.
-func (s *session) begin(offers []api.Offer) {
+// begin runs what came started, starts the other offers, and gives those back that cannot be handled. Each offer holds a slot until then.
+func (s *session) begin(c claim, offers []api.Offer) {
+	if s.work.Err() != nil {
+		s.giveBack(c)
+		s.unreserve(len(offers))
+		return
+	}
 	var start, unknown []api.Offer
 	for _, o := range offers {
-		if s.handlers[o.Type] == nil {
+		switch {
+		case s.handlers[o.Type] == nil:
 			s.log.Error("no handler for a task's type", "type", o.Type, "task_id", o.TaskID)
 			unknown = append(unknown, o)
-		} else {
+		case o.StartedAt.Set:
+			s.execute(o, time.Duration(o.LeaseMs)*time.Millisecond, s.begun(c.sent, o.StartedAt.Value))
+		default:
 			start = append(start, o)
 		}
 	}
 	if len(unknown) > 0 {
-		s.offers.Go(func() { s.release(unknown, reasonNoHandler) })
-	}
-	if s.work.Err() != nil && len(start) > 0 {
-		s.release(start, reasonShutdown)
-		return
+		s.offers.Go(func() { s.release(unknown) })
 	}
 	s.start(start)
 }
 
-// release gives offers back. What is refused has ended already in some other way.
-func (s *session) release(offers []api.Offer, reason string) {
+// release gives offers back that have no handler, started or not. What is refused has ended already in some other way.
+func (s *session) release(offers []api.Offer) {
 	defer s.unreserve(len(offers))
 	_, err := repeat(s.begins, s.log, "release offers", func(ctx context.Context) (struct{}, error) {
 		req := &api.ReleaseAttemptsRequest{InstanceID: s.instance, Epoch: s.epoch}
 		for _, o := range offers {
-			req.Items = append(req.Items, api.ReleaseItem{AttemptID: o.AttemptID, Token: o.Token, Reason: api.NewOptString(reason)})
+			req.Items = append(req.Items, api.ReleaseItem{AttemptID: o.AttemptID, Token: o.Token, Reason: api.NewOptString(reasonNoHandler)})
 		}
 		reply, err := s.api.ReleaseAttempts(ctx, req, api.ReleaseAttemptsParams{})
 		if err != nil {
@@ -188,7 +263,7 @@ func (s *session) release(offers []api.Offer, reason string) {
 	})
 	if err != nil {
 		s.heedSuperseded(err)
-		s.log.Warn("offers not released; they will run out", "reason", reason, "offers", len(offers), "error", err)
+		s.log.Warn("offers not released; they will run out", "offers", len(offers), "error", err)
 	}
 }
 
@@ -243,6 +318,7 @@ func (s *session) started(offers []api.Offer, answers []api.StartResult, sent ti
 		err := client.ItemError(answer.Problem)
 		switch {
 		case ok:
+			s.begun(sent, begun.StartedAt)
 			s.execute(offer, time.Duration(begun.LeaseMs)*time.Millisecond, sent)
 		case client.Retryable(err):
 			open = append(open, offer)

@@ -12,6 +12,8 @@
 // result has a receipt or a definite no; results are sent again across restarts of the server and while it is away. A lost reply
 // of a claim is given back by its claim_seq, a lost reply of a start, a heartbeat or a result is answered by the same call again.
 //
+// A busy worker claims with its results, and lets the server start at once what its queue allows to ([api.Queue].OneStep).
+//
 // What it cannot promise is that a handler's effect on the outside world happens once: a worker that dies after the effect and
 // before the result leaves an unknown outcome, which the queue's policy turns into a retry or a review. [Task.EffectKey] is the
 // same for every attempt of a task: hand it to whatever the effect is made on.

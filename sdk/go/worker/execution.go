@@ -19,15 +19,15 @@ type execution struct {
 	lease  time.Duration
 
 	mu       sync.Mutex
-	renewed  time.Time       // when the request was sent that last began or renewed the lease
+	renewed  time.Time       // when the lease last began or was renewed, or a little before
 	progress json.RawMessage // to be told, nil if there is nothing new
 	lost     bool            // no longer this worker's: renewing is of no use
 	returned bool            // the handler has returned
 }
 
-// execute runs the handler of an attempt that was started. Its lease is counted from sent.
-func (s *session) execute(offer api.Offer, lease time.Duration, sent time.Time) {
-	e := &execution{offer: offer, lease: lease, renewed: sent}
+// execute runs the handler of an attempt that was started. Its lease is counted from begun.
+func (s *session) execute(offer api.Offer, lease time.Duration, begun time.Time) {
+	e := &execution{offer: offer, lease: lease, renewed: begun}
 	e.ctx, e.cancel = context.WithCancelCause(s.values)
 	s.mu.Lock()
 	s.live[offer.AttemptID] = e
@@ -41,7 +41,6 @@ func (s *session) execute(offer api.Offer, lease time.Duration, sent time.Time) 
 		defer func() {
 			e.setReturned()
 			s.enqueue(&report{run: e, item: o.item(offer.AttemptID, offer.Token)})
-			s.unreserve(1)
 			e.cancel(nil)
 		}()
 		s.handle(e, &o)
@@ -82,4 +81,23 @@ func (e *execution) setReturned() {
 	e.mu.Lock()
 	e.returned = true
 	e.mu.Unlock()
+}
+
+// clocks are a moment of the database's clock, and one of this process's that was the same or a little earlier.
+type clocks struct{ theirs, ours time.Time }
+
+// begun is when an attempt was started, or a little before, for a call that was sent at a time and started it at one of the database's clock.
+// The claim may have waited long for the task: how long is known from an earlier call that did not.
+func (s *session) begun(sent, started time.Time) time.Time {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	at := s.clocks.ours.Add(started.Sub(s.clocks.theirs))
+	if !sent.Before(at) {
+		s.clocks = clocks{theirs: started, ours: sent}
+		return sent
+	}
+	if now := time.Now(); at.After(now) {
+		return now
+	}
+	return at
 }

@@ -1,6 +1,7 @@
 package worker_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -27,6 +28,7 @@ type fake struct {
 	t       *testing.T
 	leaseMs int64
 	beatMs  int64
+	oneStep bool // claims start tasks at once where they ask for it
 
 	mu       sync.Mutex
 	arrived  chan struct{} // closed and replaced when a task becomes ready
@@ -35,6 +37,7 @@ type fake struct {
 	sessions map[string]*fakeSession // by instance
 	current  map[string]string       // worker name → instance
 	faults   map[string][]fault      // by path, in order
+	claiming bool                    // a claim is on its way, alone or with results
 	calls    []call
 	made     int
 }
@@ -53,6 +56,8 @@ type fakeAttempt struct {
 	instance  string
 	seq       int64
 	state     string // offered running ended released lost
+	withClaim bool   // started by its claim
+	beats     int
 	cancel    bool
 	progress  string
 	finished  *api.FinishItem
@@ -79,6 +84,7 @@ type call struct {
 type fault struct {
 	before func()        // runs first
 	wait   time.Duration // before the call is carried out
+	back   time.Duration // on the way of the reply
 	skip   bool          // the call is not carried out
 	lose   bool          // the caller gets no reply
 	late   bool          // the caller gets the reply even if its context has ended
@@ -244,6 +250,9 @@ func (f *fake) RoundTrip(req *http.Request) (*http.Response, error) {
 		now, f.faults[req.URL.Path] = q[0], q[1:]
 	}
 	f.mu.Unlock()
+	if req.URL.Path == pathClaim || bytes.Contains(body, []byte(`"claim":`)) {
+		defer f.oneClaim()()
+	}
 
 	reply := make(chan *http.Response, 1)
 	go func() {
@@ -265,6 +274,9 @@ func (f *fake) RoundTrip(req *http.Request) (*http.Response, error) {
 		} else {
 			f.serve(rec, req.Context(), req.URL.Path, body, now.item)
 		}
+		if now.back > 0 {
+			<-time.After(now.back)
+		}
 		reply <- rec.Result()
 	}()
 	left := req.Context().Done()
@@ -279,6 +291,21 @@ func (f *fake) RoundTrip(req *http.Request) (*http.Response, error) {
 		return resp, nil
 	case <-left:
 		return nil, req.Context().Err()
+	}
+}
+
+// oneClaim checks that a claim does not overlap another, until the function it gives is called.
+func (f *fake) oneClaim() (end func()) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.claiming {
+		f.t.Error("two claims at once")
+	}
+	f.claiming = true
+	return func() {
+		f.mu.Lock()
+		f.claiming = false
+		f.mu.Unlock()
 	}
 }
 
@@ -390,25 +417,33 @@ func (f *fake) close(r *api.CloseWorkerSessionRequest) (any, *api.Problem) {
 	return &api.ClosedWorkerSession{InstanceID: r.InstanceID, Epoch: r.Epoch, State: api.WorkerStateClosed}, nil
 }
 
+// admit judges a claim. The caller holds the lock.
+func (f *fake) admit(instance string, epoch, seq int64) *api.Problem {
+	s, refusal := f.session(instance, epoch)
+	if refusal == nil && seq <= s.abandoned {
+		refusal = problem(409, "state_conflict")
+	}
+	if refusal != nil {
+		return refusal
+	}
+	if seq < s.claimed {
+		f.t.Errorf("claim_seq %d after %d", seq, s.claimed)
+	}
+	s.claimed = seq
+	return nil
+}
+
 func (f *fake) claim(ctx context.Context, r *api.ClaimTasksRequest) (any, *api.Problem) {
 	patience := time.After(time.Duration(r.WaitMs.Value) * time.Millisecond)
 	for {
 		f.mu.Lock()
-		s, refusal := f.session(r.InstanceID, r.Epoch)
-		if refusal == nil && r.ClaimSeq <= s.abandoned {
-			refusal = problem(409, "state_conflict")
-		}
-		if refusal != nil {
+		if refusal := f.admit(r.InstanceID, r.Epoch, r.ClaimSeq); refusal != nil {
 			f.mu.Unlock()
 			return nil, refusal
 		}
-		if r.ClaimSeq < s.claimed {
-			f.t.Errorf("claim_seq %d after %d", r.ClaimSeq, s.claimed)
-		}
-		s.claimed = r.ClaimSeq
 		if len(f.ready) > 0 {
 			defer f.mu.Unlock()
-			return f.offer(r), nil
+			return &api.ClaimTasksResponse{ClaimSeq: r.ClaimSeq, Offers: f.offer(r.InstanceID, r.ClaimSeq, r.Max, r.Start.Value)}, nil
 		}
 		arrived := f.arrived
 		f.mu.Unlock()
@@ -422,24 +457,30 @@ func (f *fake) claim(ctx context.Context, r *api.ClaimTasksRequest) (any, *api.P
 	}
 }
 
-func (f *fake) offer(r *api.ClaimTasksRequest) *api.ClaimTasksResponse {
-	reply := &api.ClaimTasksResponse{ClaimSeq: r.ClaimSeq}
-	n := min(r.Max, len(f.ready))
+func (f *fake) offer(instance string, seq int64, most int, start bool) []api.Offer {
+	offers := []api.Offer{}
+	n := min(most, len(f.ready))
 	for _, task := range f.ready[:n] {
-		a := &fakeAttempt{id: f.newID(), token: "token-" + task.id, task: task, instance: r.InstanceID, seq: r.ClaimSeq, state: "offered"}
+		a := &fakeAttempt{id: f.newID(), token: "token-" + task.id, task: task, instance: instance, seq: seq, state: "offered"}
 		f.attempts[a.id] = a
 		o := api.Offer{
 			AttemptID: a.id, TaskID: task.id, QueueID: strings.Repeat("9", 32), Type: task.taskType, Generation: 1,
 			AttemptNumber: task.attempts + 1, Token: a.token, OfferExpiresAt: time.Now(), LeaseMs: f.leaseMs,
 			Payload: jx.Raw(task.payload), Priority: 5, RunAt: time.Now(),
 		}
+		if start && f.oneStep {
+			a.state, a.withClaim = "running", true
+			task.attempts++
+			o.StartedAt.SetTo(time.Now())
+			o.LeaseUntil.SetTo(time.Now().Add(time.Duration(f.leaseMs) * time.Millisecond))
+		}
 		if task.traceparent != "" {
 			o.Traceparent.SetTo(task.traceparent)
 		}
-		reply.Offers = append(reply.Offers, o)
+		offers = append(offers, o)
 	}
 	f.ready = f.ready[n:]
-	return reply
+	return offers
 }
 
 // attempt finds by id and token. The caller holds the lock.
@@ -506,6 +547,7 @@ func (f *fake) heartbeat(r *api.HeartbeatAttemptsRequest, item func(int) (int, s
 		}
 		switch a.state {
 		case "running":
+			a.beats++
 			if len(it.Progress) > 0 {
 				a.progress = string(it.Progress)
 			}
@@ -550,12 +592,26 @@ func (f *fake) finish(r *api.FinishAttemptsRequest, item func(int) (int, string)
 			reply.Items = append(reply.Items, res)
 		}
 	}
+	if c, ok := r.Claim.Get(); ok {
+		res := api.FinishClaimResult{Status: 200, ClaimSeq: c.ClaimSeq, Offers: []api.Offer{}}
+		if refused := f.admit(r.InstanceID, r.Epoch, c.ClaimSeq); refused != nil {
+			res.Status, res.Problem = refused.Status, api.NewOptProblem(*refused)
+		} else {
+			res.Offers = f.offer(r.InstanceID, c.ClaimSeq, c.Max, c.Start.Value)
+		}
+		reply.Claim.SetTo(res)
+	}
 	return reply, nil
 }
 
 func (f *fake) keep(a *fakeAttempt, it api.FinishItem, code string) api.FinishResult {
 	a.evidence = append(a.evidence, it)
 	return api.FinishResult{Status: 409, Problem: itemProblem(409, code), EvidenceID: api.NewOptString(strings.Repeat("e", 32))}
+}
+
+// unbegun is what can be given back: an offer, or what came started and had no heartbeat.
+func unbegun(a *fakeAttempt) bool {
+	return a.state == "offered" || a.state == "running" && a.withClaim && a.beats == 0
 }
 
 func (f *fake) release(r *api.ReleaseAttemptsRequest) (any, *api.Problem) {
@@ -568,14 +624,17 @@ func (f *fake) release(r *api.ReleaseAttemptsRequest) (any, *api.Problem) {
 	reply := &api.ReleaseAttemptsResponse{Items: []api.ReleaseResult{}}
 	give := func(a *fakeAttempt, reason string) {
 		res := api.ReleaseResult{Status: 200}
-		switch a.state {
-		case "offered":
+		switch {
+		case unbegun(a):
+			if a.state == "running" {
+				a.task.attempts--
+			}
 			a.state, a.reason = "released", reason
 			if reason != "no_handler" {
 				f.makeReady(a.task)
 			}
 			fallthrough
-		case "released":
+		case a.state == "released":
 			res.Attempt.SetTo(api.ReleasedAttempt{AttemptID: a.id, TaskID: a.task.id, State: api.AttemptStateReleased})
 		default:
 			res = api.ReleaseResult{Status: 409, Problem: itemProblem(409, "state_conflict")}
@@ -588,7 +647,7 @@ func (f *fake) release(r *api.ReleaseAttemptsRequest) (any, *api.Problem) {
 	if seq, ok := r.ClaimSeq.Get(); ok {
 		s.abandoned = max(s.abandoned, seq)
 		for _, a := range f.attempts {
-			if a.instance == r.InstanceID && a.seq == seq && a.state == "offered" {
+			if a.instance == r.InstanceID && a.seq == seq && unbegun(a) {
 				give(a, "")
 			}
 		}

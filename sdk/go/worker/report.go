@@ -19,16 +19,22 @@ const (
 type report struct {
 	run    *execution
 	item   api.FinishItem
+	tried  bool // was sent before
 	alone  bool // was in a call that was refused as a whole
 	second bool // replaces a result that was refused
 }
 
+func (r *report) fresh() bool { return !r.tried }
+
+// enqueue frees the slot of the handler in the same moment, so that the call which takes the result can claim for it.
 func (s *session) enqueue(r *report) {
 	s.mu.Lock()
 	s.waiting = append(s.waiting, r)
 	s.unsettled++
+	s.free++
 	s.mu.Unlock()
 	s.resultDue.set()
+	s.slotFree.set()
 }
 
 // sendResults sends what is waiting, again and again until each result has a receipt or a definite no, or calls ends. While one
@@ -36,7 +42,7 @@ func (s *session) enqueue(r *report) {
 func (s *session) sendResults() {
 	wait := client.Schedule()
 	for {
-		batch := s.nextBatch()
+		batch, c := s.nextBatch()
 		if len(batch) == 0 {
 			select {
 			case <-s.resultDue:
@@ -45,7 +51,7 @@ func (s *session) sendResults() {
 			}
 			continue
 		}
-		again, after := s.finish(batch)
+		again, after := s.finish(batch, c)
 		if len(again) < len(batch) {
 			wait.Reset()
 		}
@@ -61,11 +67,12 @@ func (s *session) sendResults() {
 	}
 }
 
-// nextBatch takes from the front. A report that must go alone does.
-func (s *session) nextBatch() []*report {
+// nextBatch takes from the front, and a claim with it. A report that must go alone does; results that found no answer before take no claim
+// along, which would share their fate.
+func (s *session) nextBatch() ([]*report, claim) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	n, bytes := 0, 0
+	n, bytes, again := 0, 0, false
 	for n < len(s.waiting) && n < finishItems {
 		r := s.waiting[n]
 		bytes += len(r.item.Result)
@@ -73,13 +80,18 @@ func (s *session) nextBatch() []*report {
 			break
 		}
 		n++
+		again, r.tried = again || r.tried, true
 		if r.alone {
 			break
 		}
 	}
 	batch := s.waiting[:n:n]
 	s.waiting = s.waiting[n:]
-	return batch
+	s.slotFree.set() // for a claim that none of these takes along
+	if n == 0 || again {
+		return batch, claim{}
+	}
+	return batch, s.beginClaim(n)
 }
 
 // requeue puts reports behind the others, so that one which finds no answer holds up none.
@@ -89,17 +101,23 @@ func (s *session) requeue(reports []*report) {
 	s.mu.Unlock()
 }
 
-// finish sends one call and settles what it can. It gives what must be sent again, and how long the server asks to wait first.
-func (s *session) finish(batch []*report) (again []*report, after time.Duration) {
+// finish sends one call, with a claim if there is one, and settles what it can. It gives what must be sent again, and how long the server asks to wait first.
+func (s *session) finish(batch []*report, c claim) (again []*report, after time.Duration) {
 	ctx, cancel := context.WithTimeout(s.calls, callLimit)
 	defer cancel()
 	req := &api.FinishAttemptsRequest{InstanceID: s.instance, Epoch: s.epoch}
 	for _, r := range batch {
 		req.Items = append(req.Items, r.item)
 	}
+	if c.slots > 0 {
+		req.Claim = api.NewOptFinishClaim(api.FinishClaim{ClaimSeq: c.seq, Max: c.slots, Start: api.NewOptBool(true)})
+	}
 	reply, err := s.api.FinishAttempts(ctx, req, api.FinishAttemptsParams{})
 	if err == nil && len(reply.Items) != len(batch) {
 		err = errMisanswered
+	}
+	if c.slots > 0 {
+		s.claimedWith(c, reply, err)
 	}
 	if err != nil {
 		return s.notFinished(batch, err)

@@ -41,15 +41,18 @@ type session struct {
 	endBegins context.CancelFunc
 	values    context.Context // Run's context without its end, for handlers
 
-	offers   sync.WaitGroup // offers being released or started
+	offers   sync.WaitGroup // offers being begun or given back
 	handling sync.WaitGroup // handlers
 
 	mu          sync.Mutex
 	free        int
+	claiming    bool                  // a claim is on its way
+	seq         int64                 // of the last claim
 	live        map[string]*execution // by attempt id
 	waiting     []*report             // results to be sent
 	unsettled   int                   // results that have neither receipt nor definite no, those under way included
 	interrupted error                 // why handlers must end, once they must
+	clocks      clocks
 
 	slotFree   signal // a slot or the backlog of results may allow a claim
 	resultDue  signal
@@ -82,6 +85,7 @@ func openSession(ctx context.Context, w *Worker) (*session, error) {
 		Host:       api.NewOptString(cutRunes(hostname(), 255)),
 		Version:    api.NewOptString(cutRunes(w.cfg.Version, maxNameBytes)),
 	}
+	sent := time.Now()
 	opened, err := repeat(ctx, w.cfg.Logger, "open the session", func(ctx context.Context) (*api.WorkerSession, error) {
 		return w.client.API.OpenWorkerSession(ctx, req, api.OpenWorkerSessionParams{})
 	})
@@ -101,6 +105,7 @@ func openSession(ctx context.Context, w *Worker) (*session, error) {
 		values:   context.WithoutCancel(ctx),
 		free:     w.cfg.Concurrency,
 		live:     map[string]*execution{},
+		clocks:   clocks{theirs: opened.OpenedAt, ours: sent},
 		slotFree: newSignal(), resultDue: newSignal(), beatDue: newSignal(), resultSent: newSignal(),
 	}
 	s.work, s.endWork = context.WithCancelCause(ctx)
@@ -131,6 +136,7 @@ func (s *session) run() error {
 	s.endWork(fatal)
 	s.log.Info("draining", "cause", context.Cause(s.work))
 
+	s.endClaims()
 	s.offers.Wait() // ends with calls at the latest
 	left := s.drain()
 	s.endCalls()

@@ -49,8 +49,8 @@ func (t *Task) Progress(value any) error {
 	return nil
 }
 
-// LeaseRemaining is how long the attempt is surely still this worker's: measured on this process's monotonic clock from before
-// the request that began or renewed the lease. At or below 0 it may already have been given to somebody else, or may still be
+// LeaseRemaining is how long the attempt is surely still this worker's: measured on this process's monotonic clock from when
+// the lease began or was renewed, or a little before. At or below 0 it may already have been given to somebody else, or may still be
 // renewed: only the server knows.
 func (t *Task) LeaseRemaining() time.Duration {
 	if t.run == nil {

@@ -671,38 +671,46 @@ func TestDrain(t *testing.T) {
 	})
 }
 
-func TestDrainReleasesWhatIsNotStarted(t *testing.T) {
+func TestDrainGivesBackWhatIsNotBegun(t *testing.T) {
 	for _, tt := range []struct {
-		name   string
-		claim  fault
-		reason string
+		name  string
+		path  string // of the call that claims while the drain begins
+		fault fault
 	}{
-		{"offers under way, given back by claim_seq", fault{wait: time.Second}, ""},
-		{"offers just here", fault{late: true}, "shutdown"},
+		{"offers under way", pathClaim, fault{wait: time.Second}},
+		{"offers just here", pathClaim, fault{late: true}},
+		{"offers that came with a receipt", pathFinish, fault{wait: time.Second}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
-			play(t, worker.Config{}, func(s *scenario) {
-				one, two := s.add("echo", "1"), s.add("echo", "2")
-				s.Handle("echo", echo)
-				tt.claim.before = s.drain
-				s.script(pathClaim, tt.claim)
-				s.begin()
-				if err := <-s.ended; err != nil {
-					t.Errorf("Run = %v, want nil", err)
-				}
-				s.pass(2 * time.Second)
-				if got := len(s.live("offered")); got != 0 || one.attempts+two.attempts != 0 {
-					t.Errorf("%d offers left, %d and %d attempts used", got, one.attempts, two.attempts)
-				}
-				for _, a := range s.live("released") {
-					if a.reason != tt.reason {
-						t.Errorf("released with reason %q, want %q", a.reason, tt.reason)
+		for _, oneStep := range []bool{false, true} {
+			t.Run(fmt.Sprint(tt.name, ", started: ", oneStep), func(t *testing.T) {
+				play(t, worker.Config{Concurrency: 2}, func(s *scenario) {
+					s.oneStep = oneStep
+					s.Handle("echo", echo)
+					tt.fault.before = s.drain
+					s.script(tt.path, tt.fault)
+					var first []*fakeTask
+					if tt.path == pathFinish {
+						first = []*fakeTask{s.add("echo", "0"), s.add("echo", "0")}
 					}
-				}
-				s.wantCalls(pathStart, 0)
-				s.wantCalls(pathRelease, 1)
+					one, two := s.add("echo", "1"), s.add("echo", "2")
+					s.begin()
+					if err := <-s.ended; err != nil {
+						t.Errorf("Run = %v, want nil", err)
+					}
+					s.pass(2 * time.Second)
+					if got := len(s.live("offered")) + len(s.live("running")); got != 0 || one.attempts+two.attempts != 0 {
+						t.Errorf("%d attempts left, %d and %d used", got, one.attempts, two.attempts)
+					}
+					for _, task := range first {
+						s.wantOutcome(task, "succeeded 0")
+					}
+					s.wantCalls(pathRelease, 1)
+					if last := s.calls[len(s.calls)-1]; last.path != pathClose {
+						t.Errorf("the last call was %s, want the session's close", last.path)
+					}
+				})
 			})
-		})
+		}
 	}
 }
 

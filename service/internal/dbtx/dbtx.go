@@ -24,6 +24,8 @@ type Pool struct {
 	Offset func() time.Duration
 	// Timeout bounds one run of a transaction, locks included.
 	Timeout time.Duration
+	// Spooled is called when events were committed, as a hint; nil means that nobody wants to know.
+	Spooled func()
 }
 
 // Event is a change of an aggregate, written with it in one commit. There is one event for each version of an aggregate.
@@ -61,24 +63,26 @@ var ErrLost = errors.New("lost the swap")
 //
 // A failed COMMIT is answered outcome_unknown and never rerun: the caller's key, token or claim_seq settles it. The transaction goes on
 // when the caller of ctx is gone; only its own time-out ends it.
-func (p *Pool) Run(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error) error {
+//
+// The first questions are asked with the opening of the transaction, and answered before fn is called; again with each run.
+func (p *Pool) Run(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error, first ...Question) error {
 	var err error
 	for run := range reruns {
 		if run > 0 {
 			pause(ctx, run)
 		}
 		var unknown *UnknownCommit
-		if err = p.once(ctx, op, fn); !IsDeadlock(err) || errors.As(err, &unknown) {
+		if err = p.once(ctx, op, fn, first); !IsDeadlock(err) || errors.As(err, &unknown) {
 			return err
 		}
 	}
 	return &fault.Fault{Code: fault.Unavailable, Detail: "the database is busy; try again", RetryAfter: time.Second}
 }
 
-func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error) error {
+func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error, first []Question) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Timeout)
 	defer cancel()
-	tx, err := begin(ctx, p.DB)
+	tx, err := begin(ctx, p.DB, first)
 	if err != nil {
 		return fmt.Errorf("%s: begin: %w", op, err)
 	}
@@ -98,6 +102,9 @@ func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context,
 	}
 	if err := tx.commit(ctx); err != nil {
 		return &UnknownCommit{Op: op, Err: err}
+	}
+	if len(tx.events) > 0 && p.Spooled != nil {
+		p.Spooled()
 	}
 	for _, fn := range tx.onCommit {
 		fn()

@@ -40,15 +40,19 @@ type write struct {
 // maxPacket bounds the collected writes, far below the server's packet size, which is checked at start.
 const maxPacket = 4 << 20
 
-// begin opens a transaction and reads the clock, in one round trip. It has no effect, and so may be tried again on a connection that turns out
-// to be dead.
-func begin(ctx context.Context, db *sql.DB) (tx *Tx, err error) {
+// begin opens a transaction, reads the clock and asks the first questions, in one round trip. It changes nothing, and so may be tried again on a
+// connection that turns out to be dead.
+func begin(ctx context.Context, db *sql.DB, first []Question) (tx *Tx, err error) {
 	for range 2 {
 		tx = &Tx{}
 		if tx.conn, err = db.Conn(ctx); err != nil {
 			return nil, err
 		}
-		if err = tx.conn.QueryRowContext(ctx, "START TRANSACTION;\n"+platformdb.HostNow).Scan(&tx.Now); err == nil {
+		clock := func(ctx context.Context, db DBTX) (err error) {
+			tx.Now, err = platformdb.New(db).HostNow(ctx)
+			return err
+		}
+		if err = tx.ask(ctx, "START TRANSACTION;\n", append([]Question{clock}, first...)); err == nil {
 			return tx, nil
 		}
 		tx.rollback(ctx)
@@ -185,21 +189,12 @@ func (tx *Tx) sendPacket(ctx context.Context, writes []write) error {
 
 // execAll answers the rows that each statement of a packet changed.
 func (tx *Tx) execAll(ctx context.Context, query string, args []any) (changed []int64, err error) {
-	named := make([]driver.NamedValue, len(args))
-	for i, arg := range args {
-		named[i] = driver.NamedValue{Ordinal: i + 1, Value: arg}
-	}
 	err = tx.conn.Raw(func(raw any) error {
-		conn := raw.(interface {
-			driver.ExecerContext
-			driver.NamedValueChecker
-		})
-		for i := range named {
-			if err := conn.CheckNamedValue(&named[i]); err != nil {
-				return err
-			}
+		named, err := nameValues(raw.(driver.NamedValueChecker), args)
+		if err != nil {
+			return err
 		}
-		result, err := conn.ExecContext(ctx, query, named)
+		result, err := raw.(driver.ExecerContext).ExecContext(ctx, query, named)
 		if err != nil {
 			return err
 		}

@@ -15,17 +15,18 @@ import (
 // Loop is a named pass with its pace. Any number of replicas run the same loops without a leader: a pass takes each item by
 // compare-and-swap and skips what it loses.
 type Loop struct {
-	Name     string
-	Role     Role
+	Name string
+	Role Role
+	// Interval is the pause after a pass that moved something, and the least pause of all but after a full round.
 	Interval time.Duration
-	// Idle is the pace after a pass that moved nothing; 0 means Interval.
+	// Idle is the longest pause: while passes move nothing their pauses double up to it. 0 means Interval.
 	Idle time.Duration
 	// Pass does one bounded round and answers how many items it moved. A full round is followed by the next at once.
 	Pass func(ctx context.Context) (moved int, err error)
 	// Full is the number of moved items at which more is likely to be waiting; 0 means never.
 	Full int
-	// Wake, where it is set, starts a pass before its interval is over.
-	Wake <-chan struct{}
+	// Wake, where it is set, ends a pause that is longer than Interval, unless it is one after a failure, and begins the doubling anew.
+	Wake *Alarm
 }
 
 // Role is what a process does, and so which loops it runs.
@@ -51,37 +52,57 @@ func Run(ctx context.Context, loops []Loop, log *slog.Logger, observe Observer) 
 }
 
 func (l Loop) run(ctx context.Context, log *slog.Logger, observe Observer) {
-	timer := time.NewTimer(jittered(l.Interval))
-	defer timer.Stop()
 	failures := 0
+	least, pause := l.Interval, l.Interval
 	for {
-		select {
-		case <-ctx.Done():
+		woken, on := l.rest(ctx, least, pause)
+		if !on {
 			return
-		case <-timer.C:
-		case <-l.Wake:
 		}
 		moved, err := l.once(ctx, observe)
 		if ctx.Err() == nil {
 			failures = l.report(log, failures, err)
 		}
-		timer.Reset(l.pause(moved, err))
+		least, pause = l.next(pause, woken, moved, err)
+	}
+}
+
+// rest waits for pause or, once least is over, for an alarm; on is false when ctx has ended.
+func (l Loop) rest(ctx context.Context, least, pause time.Duration) (woken, on bool) {
+	least = jittered(least)
+	timer := time.NewTimer(least)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false, false
+	case <-timer.C:
+	}
+	timer.Reset(jittered(pause) - least)
+	select {
+	case <-ctx.Done():
+		return false, false
+	case <-timer.C:
+		return false, ctx.Err() == nil
+	case <-l.Wake.rung():
+		return true, ctx.Err() == nil
 	}
 }
 
 // failurePace is the least time between a failed pass and the next.
 const failurePace = time.Second
 
-func (l Loop) pause(moved int, err error) time.Duration {
+// next gives the pause after a pass that came after a pause of last, and how much of it no alarm cuts short.
+func (l Loop) next(last time.Duration, woken bool, moved int, err error) (least, pause time.Duration) {
 	switch {
 	case err != nil:
-		return jittered(max(l.Interval, failurePace))
+		pause = max(l.Interval, failurePace)
+		return pause, pause
 	case l.Full > 0 && moved >= l.Full:
-		return 0
-	case moved == 0 && l.Idle > 0:
-		return jittered(l.Idle)
+		return 0, 0
+	case moved == 0 && !woken && l.Idle > 0:
+		return l.Interval, min(max(2*last, l.Interval), l.Idle)
 	}
-	return jittered(l.Interval)
+	return l.Interval, l.Interval
 }
 
 // report tells the beginning and the end of a row of failures, and every hundredth in between.
