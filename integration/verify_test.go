@@ -124,7 +124,7 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 			"UPDATE pulse_worker_instances SET epoch = epoch + 7 WHERE id = " + hex, "UPDATE pulse_worker_instances SET epoch = epoch - 7 WHERE id = " + hex, old},
 		{"a schedule's version without event", "pulse.schedule.events",
 			"UPDATE pulse_schedules SET revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_schedules SET revision = revision - 1 WHERE id = " + hex, sched.ID},
-		{"a version that is not there", "pulse.schedule.versions",
+		{"a version that is not there", "pulse.schedule.events pulse.schedule.versions",
 			"UPDATE pulse_schedules SET current_version = 2, revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_schedules SET current_version = 1, revision = revision - 1 WHERE id = " + hex, sched.ID},
 		{"a schedule that does not wake", "pulse.schedule.next_fire",
 			"UPDATE pulse_schedules SET next_fire_at = NULL WHERE id = " + hex,

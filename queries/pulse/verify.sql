@@ -131,7 +131,7 @@ ORDER BY d.deadline_at, d.namespace_id, d.task_id LIMIT ?;
 
 -- name: VerifySchedules :many
 -- Walks the primary key.
-SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, v.timetable,
+SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, CAST(COALESCE(CAST(v.timetable AS CHAR), '') AS CHAR) AS timetable,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
   CAST((SELECT COUNT(*) FROM pulse_schedule_versions n FORCE INDEX (PRIMARY) WHERE n.namespace_id = s.namespace_id AND n.schedule_id = s.id) AS SIGNED) AS versions,
   CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_count,

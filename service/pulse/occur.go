@@ -324,6 +324,11 @@ func fireOccurrence(ctx context.Context, tx *dbtx.Tx, o pulsedb.PulseScheduleOcc
 	return err
 }
 
+var occurrenceEvents = map[orbit.OccurrenceOutcome]string{
+	orbit.OccurrenceFired: "schedule.fired", orbit.OccurrenceBuffered: "schedule.buffered",
+	orbit.OccurrenceSkipped: "schedule.skipped", orbit.OccurrenceMissed: "schedule.missed",
+}
+
 func emitOccurrence(tx *dbtx.Tx, o pulsedb.PulseScheduleOccurrence) {
 	data := facts{"schedule_id": o.ScheduleID, "schedule_version": o.ScheduleVersion, "fire_at": o.FireAt, "source": o.Source}
 	if o.Code != "" {
@@ -332,7 +337,7 @@ func emitOccurrence(tx *dbtx.Tx, o pulsedb.PulseScheduleOccurrence) {
 	if o.TaskID.Valid {
 		data["task_id"] = o.TaskID.ID
 	}
-	emit(tx, o.NamespaceID, o.ActorID, kindOccurrence, o.ID, o.Version, "schedule."+string(o.Outcome), data)
+	emit(tx, o.NamespaceID, o.ActorID, kindOccurrence, o.ID, o.Version, occurrenceEvents[o.Outcome], data)
 }
 
 // originSchedule is the kind of a task's origin that is an occurrence.

@@ -23,13 +23,13 @@ func (v *verification) schedules(ctx context.Context, namespaceID orbit.ID) erro
 func (v *verification) judgeSchedule(s pulsedb.VerifySchedulesRow) []defect {
 	events := history{count: s.EventCount, first: s.EventFirst, last: s.EventLast, trimmedBelow: s.TrimmedBelow, oldest: s.OldestEventAt}
 	defects := events.judge("pulse.schedule.events", s.Revision, s.CreatedAt, s.UpdatedAt)
-	if len(s.Timetable) == 0 || s.Versions != s.CurrentVersion {
+	if s.Timetable == "" || s.Versions != s.CurrentVersion {
 		return append(defects, broken("pulse.schedule.versions", "the schedule is at version %d and has %d versions", s.CurrentVersion, s.Versions))
 	}
 	if s.PausedAt != nil || s.ArchivedAt != nil {
 		return defects
 	}
-	table, err := v.tableOf(pulsedb.PulseScheduleVersion{ScheduleID: s.ID, Version: s.CurrentVersion, Timetable: s.Timetable})
+	table, err := v.tableOf(pulsedb.PulseScheduleVersion{ScheduleID: s.ID, Version: s.CurrentVersion, Timetable: []byte(s.Timetable)})
 	if err != nil {
 		return append(defects, broken("pulse.schedule.timetable", "the timetable cannot be read: %s", err))
 	}
