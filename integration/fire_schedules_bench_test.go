@@ -21,6 +21,7 @@ func BenchmarkTenThousandDueSchedules(b *testing.B) {
 		"INSERT INTO pulse_schedules SELECT s.namespace_id, " + id + ", CONCAT('s', x.n), 1, NULL, '', NULL, s.watermark, s.next_fire_at, 1, s.created_at, s.updated_at FROM pulse_schedules s " + copies,
 		"INSERT INTO pulse_schedule_versions SELECT v.namespace_id, " + id + ", 1, v.timetable, v.jitter_ms, v.run_overlap, v.catch_up_window_ms, v.catch_up_max, v.queue_id, v.type, v.payload, v.payload_version, v.priority, v.max_attempts, v.deadline_ms, v.actor_id, v.created_at FROM pulse_schedule_versions v " + copies,
 		"INSERT INTO orbit_events SELECT e.namespace_id, " + id + ", 0, 'schedule', " + id + ", 1, e.type, e.actor_id, e.data, e.occurred_at FROM orbit_events e " + copies + " AND e.type = 'schedule.created'",
+		"INSERT INTO orbit_event_spool (namespace_id, batch_id, event_count) SELECT s.namespace_id, s.id, 1 FROM pulse_schedules s WHERE s.name <> 's'",
 	} {
 		if _, err := o.DB.ExecContext(b.Context(), statement); err != nil {
 			b.Fatal(err)
