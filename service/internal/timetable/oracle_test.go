@@ -374,7 +374,8 @@ func TestAnyExpressionFiresAsTheWalkedClock(t *testing.T) {
 		s := Spec{Zone: name, Gap: rapid.SampledFrom([]Gap{GapShift, GapSkip}).Draw(t, "gap"),
 			Overlap: rapid.SampledFrom([]Overlap{OverlapFirst, OverlapSecond, OverlapBoth}).Draw(t, "overlap")}
 		w := newWalk(z, at, 20*3600, marginOf(z, at), 60)
-		matches, moving := func(time.Time) bool { return false }, false
+		var matches func(time.Time) bool
+		var moving bool
 		if rapid.Bool().Draw(t, "calendar") {
 			chosen := map[int64]bool{}
 			for range rapid.IntRange(1, 40).Draw(t, "entries") {
