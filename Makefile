@@ -21,6 +21,9 @@ stop: ## end what `make run` left running; its data stay
 test: ## set up and run all tests
 	@deploy/local/test.sh
 
+bench-peers: ## measure Orbit beside River and a table in the manner of Solid Queue; writes docs/performance.md
+	@deploy/local/bench-peers.sh
+
 check: check-gen check-sql check-api check-go check-shell ## everything that a change must pass besides the tests
 
 gen: bin/.tools ## delete and rebuild all generated code
@@ -62,6 +65,7 @@ check-go: bin/.tools
 	bin/golangci-lint run --allow-parallel-runners ./...
 	cd sdk/go && ../../bin/golangci-lint run --allow-parallel-runners ./...
 	cd tools && ../bin/golangci-lint run --allow-parallel-runners ./...
+	cd deploy/peers && ../../bin/golangci-lint run --allow-parallel-runners ./...
 
 check-shell:
 	deploy/check/shell.sh
@@ -77,4 +81,4 @@ bin/orbit: FORCE
 
 FORCE:
 
-.PHONY: help run stop test check gen tools build docker mysql-image clean check-gen check-sql check-api check-go check-shell FORCE
+.PHONY: help run stop test bench-peers check gen tools build docker mysql-image clean check-gen check-sql check-api check-go check-shell FORCE

@@ -1,15 +1,20 @@
 package integration_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/orbit-run/orbit/integration/harness"
+	"github.com/orbit-run/orbit/sdk/go/client"
+	sdk "github.com/orbit-run/orbit/sdk/go/worker"
 )
 
 // claimStarting claims and asks to start what may start at once.
@@ -365,5 +370,51 @@ func TestTheLostLeaseOfATaskThatCameStartedIsRetried(t *testing.T) {
 	}
 	if got := getTask(t, o, id); got.AttemptsUsed != 2 {
 		t.Fatalf("%+v", got)
+	}
+}
+
+// calls counts requests by path.
+type calls struct {
+	mu     sync.Mutex
+	byPath map[string]int
+}
+
+func (c *calls) RoundTrip(r *http.Request) (*http.Response, error) {
+	c.mu.Lock()
+	c.byPath[r.URL.Path]++
+	c.mu.Unlock()
+	return http.DefaultTransport.RoundTrip(r)
+}
+
+func TestABusySDKWorkerNeedsOneCallATaskWhereItsQueueAllows(t *testing.T) {
+	for _, oneStep := range []bool{false, true} {
+		t.Run(fmt.Sprint("one step: ", oneStep), func(t *testing.T) {
+			o := harness.Start(t, harness.Options{})
+			o.CreateQueue("mail", policy("one_step", oneStep))
+			const tasks = 40
+			submitMany(t, o, "mail", tasks)
+			counted := &calls{byPath: map[string]int{}}
+			c, err := client.New(o.URL(), o.Key, client.WithHTTPClient(&http.Client{Transport: counted}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			w := sdk.New(c, sdk.Config{Queues: []string{"mail"}, Concurrency: 1})
+			w.Handle("test.kind", func(context.Context, *sdk.Task) (any, error) { return 1, nil })
+			ctx, stop := context.WithCancel(t.Context())
+			ended := make(chan error, 1)
+			go func() { ended <- w.Run(ctx) }()
+			await(t, "the tasks to succeed", func() bool { return o.Count("pulse_tasks WHERE state = 'succeeded'") == tasks })
+			stop()
+			if err := <-ended; err != nil {
+				t.Fatal(err)
+			}
+			got, starts := counted.byPath, map[bool]int{false: tasks}[oneStep]
+			if got[claimPath] > 3 || got[startPath] != starts || got[finishPath] != tasks {
+				t.Fatalf("calls %v", got)
+			}
+			if n := o.Count("pulse_attempts"); n != tasks {
+				t.Fatalf("%d attempts, want %d", n, tasks)
+			}
+		})
 	}
 }

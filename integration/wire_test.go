@@ -2,6 +2,7 @@ package integration_test
 
 import (
 	"database/sql/driver"
+	"slices"
 	"sync"
 	"testing"
 
@@ -12,6 +13,7 @@ import (
 type wire struct {
 	mu      sync.Mutex
 	stopped []*stoppedStatement
+	hits    map[harness.Statement]int // how many were stopped, by kind
 	over    chan struct{}
 }
 
@@ -25,7 +27,7 @@ type stoppedStatement struct {
 // addWired adds a replica, the last one, whose statements travel on a wire.
 func addWired(t testing.TB, o *harness.Orbit, opts harness.Options) (*harness.Replica, *wire) {
 	t.Helper()
-	w := &wire{over: make(chan struct{})}
+	w := &wire{over: make(chan struct{}), hits: map[harness.Statement]int{}}
 	opts.Between = harness.Around(w.around)
 	r := o.AddReplica(opts)
 	t.Cleanup(func() { close(w.over) }) // before the replica is closed, which waits for its requests
@@ -39,6 +41,14 @@ func (w *wire) stop(at harness.Statement) *stoppedStatement {
 	defer w.mu.Unlock()
 	w.stopped = append(w.stopped, s)
 	return s
+}
+
+// forget stops no more statements of that kind, and tells how many were.
+func (w *wire) forget(at harness.Statement) (reached int) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.stopped = slices.DeleteFunc(w.stopped, func(s *stoppedStatement) bool { return s.at == at })
+	return w.hits[at]
 }
 
 // goOn lets the statement run.
@@ -75,6 +85,7 @@ func (w *wire) take(s harness.Statement) *stoppedStatement {
 	for i, hit := range w.stopped {
 		if s.Name() == string(hit.at) {
 			w.stopped = append(w.stopped[:i:i], w.stopped[i+1:]...)
+			w.hits[hit.at]++
 			return hit
 		}
 	}

@@ -24,7 +24,7 @@ import (
 // Beside each figure stands F, the durable one-row commits a second of the same server, measured in the same run just before.
 type benchCommand struct {
 	databaseSettings
-	Suite        []string `enum:"life,submit,latency,claim,idle,all" default:"all" help:"What to measure: ${enum} (${default})."`
+	Suite        []string `enum:"life,submit,latency,claim,idle,soak,all" default:"all" help:"What to measure: ${enum} (${default}); all is all but soak, which loads for the whole length and watches memory."`
 	Seconds      float64  `default:"3" help:"Length of one measurement (${default})."`
 	Callers      []int    `default:"1,64,256" help:"Callers at once, in the suites life and submit (${default})."`
 	Batch        []int    `default:"1,10,100" help:"Tasks in one call, in the suites life and submit (${default})."`
@@ -34,6 +34,8 @@ type benchCommand struct {
 	Backlog      int      `default:"100000" help:"Tasks that are queued, and as many that have ended, in the second part of the suite claim (${default})."`
 	Future       int      `default:"10000" help:"Tasks that are not yet due, in the second part of the suite claim (${default})."`
 	Workers      int      `default:"100" help:"Workers that wait for tasks, in the suite idle (${default})."`
+	ClaimAlone   bool     `help:"In the suite life, claim by a call of its own each time. Otherwise callers claim with the results they report, as workers of the SDK do."`
+	DatabasePID  int      `name:"database-pid" placeholder:"PID" help:"The process of a local database server, to tell how much of the processors it used."`
 	PayloadBytes int      `default:"100" help:"Size of a task's payload (${default})."`
 	Out          string   `type:"path" default:".run/bench" placeholder:"PREFIX" help:"Where to write the figures and the picture: PREFIX.csv and PREFIX.svg (${default})."`
 	Profiles     string   `type:"path" placeholder:"DIR" help:"Write a CPU profile of the first replica for each measurement of life and submit there."`
@@ -81,7 +83,7 @@ func (c *benchCommand) check() error {
 const claimLimit = 100
 
 func (c *benchCommand) wants(suite string) bool {
-	return slices.Contains(c.Suite, suite) || slices.Contains(c.Suite, "all")
+	return slices.Contains(c.Suite, suite) || slices.Contains(c.Suite, "all") && suite != "soak"
 }
 
 // bench is one run.
@@ -132,7 +134,7 @@ func (b *bench) run(ctx context.Context, d *devDatabase) (err error) {
 		name    string
 		measure func(context.Context) error
 	}{
-		{"idle", b.idle}, {"latency", b.latency}, {"claim", b.claim}, {"submit", b.submit}, {"life", b.life},
+		{"idle", b.idle}, {"latency", b.latency}, {"claim", b.claim}, {"submit", b.submit}, {"life", b.life}, {"soak", b.soak},
 	} {
 		if !b.wants(s.name) {
 			continue

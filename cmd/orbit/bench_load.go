@@ -17,12 +17,15 @@ import (
 
 // benchJob is load in a closed loop: each caller sends its next call when it has the answer to the last.
 type benchJob struct {
-	Servers []string        `json:"servers"`
-	Key     string          `json:"key"`
-	QueueID string          `json:"queue_id"`
-	Callers int             `json:"callers"`
-	Batch   int             `json:"batch"`   // tasks in a call
-	Execute bool            `json:"execute"` // claim, start and finish what was submitted
+	Servers []string `json:"servers"`
+	Key     string   `json:"key"`
+	QueueID string   `json:"queue_id"`
+	Callers int      `json:"callers"`
+	Batch   int      `json:"batch"`   // tasks in a call
+	Execute bool     `json:"execute"` // claim, start and finish what was submitted
+	// ClaimAlone claims by a call of its own each time; otherwise results are reported with a claim.
+	ClaimAlone bool `json:"claim_alone"`
+
 	Payload json.RawMessage `json:"payload"`
 	Length  time.Duration   `json:"length"` // after it callers send nothing new and only finish what is under way
 }
@@ -169,35 +172,62 @@ type benchCaller struct {
 	*recorder
 	submits *api.Client
 	worker  *benchWorker
-	owed    int // tasks that somebody must still take for those that this caller submitted
+	offers  []api.Offer // to be executed
+	owed    int         // tasks that somebody must still take for those that this caller submitted
+	begun   []time.Time // when calls of this caller submitted what has not ended
 }
 
 func (c *benchCaller) loop(ctx context.Context, end time.Time) {
-	for time.Now().Before(end) && ctx.Err() == nil {
-		from := time.Now()
-		n, err := c.submit(ctx)
-		if err != nil {
-			c.failed(err)
-			continue
-		}
-		c.took("submit", time.Since(from), 1)
-		if !c.Execute {
-			c.done(n)
-			continue
-		}
-		for c.owed += n; c.owed > 0 && ctx.Err() == nil; {
-			offers, err := c.worker.claim(ctx, c.recorder, min(c.owed, c.Batch), 500*time.Millisecond)
+	for (time.Now().Before(end) || c.owed+len(c.offers) > 0) && ctx.Err() == nil {
+		if from := time.Now(); from.Before(end) {
+			n, err := c.submit(ctx)
 			if err != nil {
 				c.failed(err)
 				continue
 			}
-			c.owed -= len(offers)
-			if len(offers) > 0 {
-				c.worker.execute(ctx, c.recorder, offers)
+			c.took("submit", time.Since(from), 1)
+			if !c.Execute {
+				c.done(n)
+				continue
 			}
+			c.owed += n
+			c.begun = append(c.begun, from)
 		}
-		c.took("life", time.Since(from), 1)
+		c.work(ctx)
 	}
+}
+
+// work executes what is offered. The next offers come with the results, for tasks that were submitted meanwhile, or by a call of their own.
+func (c *benchCaller) work(ctx context.Context) {
+	if len(c.offers) == 0 {
+		c.claim(ctx)
+		if !c.ClaimAlone {
+			return
+		}
+	}
+	if len(c.offers) == 0 {
+		return
+	}
+	claim := 0
+	if !c.ClaimAlone {
+		claim = min(c.owed, c.Batch)
+	}
+	c.offers = c.worker.execute(ctx, c.recorder, c.offers, claim)
+	c.owed -= len(c.offers)
+	if len(c.begun) > 0 { // others may execute what this one submitted; they are alike
+		c.took("life", time.Since(c.begun[0]), 1)
+		c.begun = c.begun[1:]
+	}
+}
+
+func (c *benchCaller) claim(ctx context.Context) {
+	offers, err := c.worker.claim(ctx, c.recorder, min(c.owed, c.Batch), 500*time.Millisecond)
+	if err != nil {
+		c.failed(err)
+		return
+	}
+	c.offers = offers
+	c.owed -= len(offers)
 }
 
 // submit answers how many were accepted.
@@ -261,23 +291,24 @@ func (w *benchWorker) claim(ctx context.Context, r *recorder, most int, wait tim
 	return reply.Offers, nil
 }
 
-// execute starts and finishes; the work itself is nothing.
-func (w *benchWorker) execute(ctx context.Context, r *recorder, offers []api.Offer) {
+// execute starts and finishes; the work itself is nothing. It claims up to so many with the results, and answers what it was offered.
+func (w *benchWorker) execute(ctx context.Context, r *recorder, offers []api.Offer, claim int) []api.Offer {
 	from := time.Now()
 	started, err := w.start(ctx, r, offers)
 	if err != nil {
 		r.failed(err)
-		return
+		return nil
 	}
 	r.took("start", time.Since(from), 1)
 	from = time.Now()
-	n, err := w.finish(ctx, r, started)
+	n, more, err := w.finish(ctx, r, started, claim)
 	if err != nil {
 		r.failed(err)
-		return
+		return nil
 	}
 	r.took("finish", time.Since(from), 1)
 	r.done(n)
+	return more
 }
 
 func (w *benchWorker) start(ctx context.Context, r *recorder, offers []api.Offer) (started []api.Offer, err error) {
@@ -299,17 +330,21 @@ func (w *benchWorker) start(ctx context.Context, r *recorder, offers []api.Offer
 	return started, nil
 }
 
-func (w *benchWorker) finish(ctx context.Context, r *recorder, started []api.Offer) (finished int, err error) {
+func (w *benchWorker) finish(ctx context.Context, r *recorder, started []api.Offer, claim int) (finished int, more []api.Offer, err error) {
 	if len(started) == 0 {
-		return 0, nil
+		return 0, nil, nil
 	}
 	req := &api.FinishAttemptsRequest{InstanceID: w.instance, Epoch: w.epoch}
 	for _, o := range started {
 		req.Items = append(req.Items, api.FinishItem{AttemptID: o.AttemptID, Token: o.Token, Outcome: api.OutcomeSucceeded})
 	}
+	if claim > 0 {
+		w.seq++
+		req.Claim = api.NewOptFinishClaim(api.FinishClaim{ClaimSeq: w.seq, Max: claim})
+	}
 	reply, err := w.api.FinishAttempts(ctx, req, api.FinishAttemptsParams{})
 	if err != nil {
-		return 0, err
+		return 0, nil, err
 	}
 	for _, item := range reply.Items {
 		if item.Receipt.Set {
@@ -318,7 +353,10 @@ func (w *benchWorker) finish(ctx context.Context, r *recorder, started []api.Off
 			r.failed(client.ItemError(item.Problem))
 		}
 	}
-	return finished, nil
+	if p := reply.Claim.Value.Problem; p.Set {
+		r.failed(client.ItemError(p))
+	}
+	return finished, reply.Claim.Value.Offers, nil
 }
 
 // openLoad sends one task at each tick of a fixed rate, whether or not earlier ones are answered, and has one worker run them. Times count
@@ -397,7 +435,7 @@ func (w *benchWorker) poll(ctx context.Context, r *recorder, total int, due func
 				r.took("submit to offer", offered.Sub(due(ticks[i])), 1)
 				r.took("submit to start", now.Sub(due(ticks[i])), 1)
 			}
-			n, err := w.finish(ctx, r, started)
+			n, _, err := w.finish(ctx, r, started, 0)
 			now = time.Now()
 			if err != nil {
 				r.failed(err)

@@ -16,6 +16,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/prometheus/procfs"
 )
 
 // benchLoadCommand is a process that callers of a bench run in. It reads its job from standard input, says when it is ready, begins at the
@@ -160,6 +162,22 @@ func (b *bench) replicaCPU(ctx context.Context) float64 {
 		sum += cpu
 	}
 	return sum
+}
+
+// databaseCPU is the processor time that the database server has used, in seconds; 0 if it is not known.
+func (b *bench) databaseCPU() float64 {
+	if b.DatabasePID == 0 {
+		return 0
+	}
+	process, err := procfs.NewProc(b.DatabasePID)
+	if err != nil {
+		return 0
+	}
+	stat, err := process.Stat()
+	if err != nil {
+		return 0
+	}
+	return stat.CPUTime()
 }
 
 // profile writes a CPU profile of the replica while a measurement runs, and returns when it is written.

@@ -41,6 +41,7 @@ type benchFigure struct {
 
 	CallerCores  float64 `json:"caller_cores,omitempty"`
 	ReplicaCores float64 `json:"replica_cores,omitempty"`
+	ServerCores  float64 `json:"database_cores,omitempty"`
 
 	Failures     int64  `json:"failures,omitempty"`
 	FirstFailure string `json:"first_failure,omitempty"`
@@ -48,12 +49,15 @@ type benchFigure struct {
 	times *hdrhistogram.Histogram
 }
 
-var benchHeader = []string{"SUITE", "FIGURE", "REPLICAS", "CALLERS", "BATCH", "VALUE", "PER F", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "CORES CALLERS+REPLICAS", "NOTE"}
+var benchHeader = []string{"SUITE", "FIGURE", "REPLICAS", "CALLERS", "BATCH", "VALUE", "PER F", "P50 MS", "P90 MS", "P99 MS", "MAX MS", "CORES CALLERS+REPLICAS+DATABASE", "NOTE"}
 
 func (f *benchFigure) row() []string {
 	cores := ""
 	if f.ReplicaCores > 0 {
 		cores = fmt.Sprintf("%.2f+%.2f", f.CallerCores, f.ReplicaCores)
+	}
+	if f.ServerCores > 0 {
+		cores += fmt.Sprintf("+%.2f", f.ServerCores)
 	}
 	note := f.Note
 	if f.Failures > 0 {
@@ -98,10 +102,10 @@ func (r benchReport) writeCSV(name string) error {
 		return err
 	}
 	w := csv.NewWriter(file)
-	_ = w.Write([]string{"suite", "figure", "replicas", "callers", "batch", "value", "f", "per_f", "calls", "p50_us", "p90_us", "p99_us", "max_us", "caller_cores", "replica_cores", "failures", "note"})
+	_ = w.Write([]string{"suite", "figure", "replicas", "callers", "batch", "value", "f", "per_f", "calls", "p50_us", "p90_us", "p99_us", "max_us", "caller_cores", "replica_cores", "database_cores", "failures", "note"})
 	for _, f := range r.Figures {
 		_ = w.Write([]string{f.Suite, f.Figure, nonZero(f.Replicas), nonZero(f.Callers), nonZero(f.Batch), decimal(f.Value, 3), decimal(f.F, 1), decimal(f.PerF, 3),
-			whole(f.Calls), whole(f.P50), whole(f.P90), whole(f.P99), whole(f.Max), decimal(f.CallerCores, 3), decimal(f.ReplicaCores, 3), whole(f.Failures), f.Note})
+			whole(f.Calls), whole(f.P50), whole(f.P90), whole(f.P99), whole(f.Max), decimal(f.CallerCores, 3), decimal(f.ReplicaCores, 3), decimal(f.ServerCores, 3), whole(f.Failures), f.Note})
 	}
 	w.Flush()
 	return errors.Join(w.Error(), file.Close())

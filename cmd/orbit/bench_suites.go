@@ -48,13 +48,13 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	}
 	var profiling sync.WaitGroup
 	var profiled error
-	cpu := 0.0
+	var cpu, serverCPU float64
 	var before statementCount
 	begin := func() (err error) {
 		if before, err = b.server.statements(ctx); err != nil {
 			return err
 		}
-		cpu = b.replicaCPU(ctx)
+		cpu, serverCPU = b.replicaCPU(ctx), b.databaseCPU()
 		if b.Profiles != "" {
 			file := filepath.Join(b.Profiles, fmt.Sprintf("%s-%d-callers-batch-%d.pprof", suite, callers, batch))
 			profiling.Go(func() { profiled = b.replicas[0].profile(ctx, file, b.length()) })
@@ -62,7 +62,7 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 		return nil
 	}
 	r, err := b.load(ctx, benchJob{
-		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, Payload: b.payload(), Length: b.length(),
+		Servers: b.urls(replicas), Key: b.key, QueueID: queue.ID, Callers: callers, Batch: batch, Execute: execute, ClaimAlone: b.ClaimAlone, Payload: b.payload(), Length: b.length(),
 	}, begin)
 	profiling.Wait()
 	if err := errors.Join(err, profiled); err != nil {
@@ -71,7 +71,7 @@ func (b *bench) point(ctx context.Context, suite string, execute bool, replicas,
 	f := benchFigure{
 		Suite: suite, Figure: map[bool]string{false: "submitted/s", true: "lives/s"}[execute], Replicas: replicas, Callers: callers, Batch: batch,
 		Value: float64(r.Tasks) / r.Elapsed.Seconds(), Failures: r.Failures, FirstFailure: r.First,
-		CallerCores: r.CPU / r.Elapsed.Seconds(), ReplicaCores: (b.replicaCPU(ctx) - cpu) / r.Elapsed.Seconds(),
+		CallerCores: r.CPU / r.Elapsed.Seconds(), ReplicaCores: (b.replicaCPU(ctx) - cpu) / r.Elapsed.Seconds(), ServerCores: (b.databaseCPU() - serverCPU) / r.Elapsed.Seconds(),
 	}
 	f.PerF = f.Value / b.floor.commits
 	after, err := b.server.statements(ctx)
@@ -165,20 +165,66 @@ func (b *bench) claim(ctx context.Context) error {
 		}
 		b.add(f)
 	}
+	return b.rest(ctx, b.Workers, fmt.Sprintf("%d waiting workers beside them", b.Workers))
+}
+
+// soakSamples is how often a soak looks at the replica.
+const soakSamples = 12
+
+// soak loads a replica for the whole length, and watches what it keeps: heap after a collection, goroutines, resident memory.
+func (b *bench) soak(ctx context.Context) error {
+	queue, err := b.makeQueue(ctx)
+	if err != nil {
+		return err
+	}
+	loaded := make(chan error, 1)
+	var result benchResult
+	go func() {
+		var err error
+		result, err = b.load(ctx, benchJob{Servers: b.urls(1), Key: b.key, QueueID: queue.ID, Callers: 64, Batch: 10, Execute: true, Payload: b.payload(), Length: b.length()}, func() error { return nil })
+		loaded <- err
+	}()
+	for i := range soakSamples {
+		if err := b.pause(ctx, b.length()/soakSamples); err != nil {
+			return err
+		}
+		for _, m := range []struct {
+			name, metric string
+			unit         float64
+		}{
+			{"MiB of heap in use", "go_memstats_heap_inuse_bytes", 1 << 20}, {"goroutines", "go_goroutines", 1}, {"MiB resident", "process_resident_memory_bytes", 1 << 20},
+		} {
+			value, err := b.replicas[0].metric(ctx, m.metric)
+			if err != nil {
+				return err
+			}
+			b.add(benchFigure{Suite: "soak", Figure: fmt.Sprintf("%s after %d of %d parts", m.name, i+1, soakSamples), Replicas: 1, Callers: 64, Batch: 10, Value: value / m.unit, Places: 1})
+		}
+	}
+	if err := <-loaded; err != nil {
+		return err
+	}
+	f := benchFigure{Suite: "soak", Figure: "lives/s", Replicas: 1, Callers: 64, Batch: 10, Value: float64(result.Tasks) / result.Elapsed.Seconds(), Failures: result.Failures, FirstFailure: result.First}
+	f.PerF = f.Value / b.floor.commits
+	f.takeTimes(result, "life")
+	b.add(f)
 	return nil
 }
 
 // idle measures what waiting workers of the SDK cost, with nothing to do.
 func (b *bench) idle(ctx context.Context) error {
 	for _, workers := range []int{0, b.Workers} {
-		if err := b.rest(ctx, workers); err != nil {
+		if err := b.rest(ctx, workers, fmt.Sprintf("%d waiting workers", workers)); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-func (b *bench) rest(ctx context.Context, workers int) (err error) {
+// restTime is the least time that waiting workers are watched for: long polls end and begin again in it, and life is shown.
+const restTime = 35 * time.Second
+
+func (b *bench) rest(ctx context.Context, workers int, who string) (err error) {
 	queue, err := b.makeQueue(ctx)
 	if err != nil {
 		return err
@@ -208,7 +254,11 @@ func (b *bench) rest(ctx context.Context, workers int) (err error) {
 		return err
 	}
 	cpu, from := b.replicaCPU(ctx), time.Now()
-	if err := b.pause(ctx, 2*b.length()); err != nil {
+	watched := 2 * b.length()
+	if workers > 0 {
+		watched = max(watched, min(restTime, 12*b.length()))
+	}
+	if err := b.pause(ctx, watched); err != nil {
 		return err
 	}
 	after, err := b.server.statements(ctx)
@@ -217,14 +267,12 @@ func (b *bench) rest(ctx context.Context, workers int) (err error) {
 	}
 	seconds := time.Since(from).Seconds()
 	cores := (b.replicaCPU(ctx) - cpu) / seconds
-	who := fmt.Sprintf(", %d waiting workers", workers)
-	b.add(benchFigure{Suite: "idle", Figure: "statements/s" + who, Replicas: 1, Value: after.since(before) / seconds, Places: 1, ReplicaCores: cores})
-	b.add(benchFigure{Suite: "idle", Figure: "Questions/s of the whole server" + who, Replicas: 1, Value: (after.server - before.server) / seconds, Places: 1})
+	b.add(benchFigure{Suite: "idle", Figure: "statements/s of the whole server, " + who, Replicas: 1, Value: (after.server - before.server) / seconds, Places: 1, ReplicaCores: cores})
 	memory, err := b.replicas[0].metric(ctx, "process_resident_memory_bytes")
 	if err != nil {
 		return err
 	}
-	b.add(benchFigure{Suite: "idle", Figure: "MiB resident in a replica" + who, Replicas: 1, Value: memory / (1 << 20), Places: 1})
+	b.add(benchFigure{Suite: "idle", Figure: "MiB resident in a replica, " + who, Replicas: 1, Value: memory / (1 << 20), Places: 1})
 	return nil
 }
 

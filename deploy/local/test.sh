@@ -40,4 +40,5 @@ failed=
 (cd sdk/python && python3 -B -m unittest) || failed=1
 go test -count=1 -timeout 15m ./... || failed=1
 go -C sdk/go test -count=1 -timeout 5m ./... || failed=1
+go -C deploy/peers test -count=1 ./internal/report || failed=1
 [ -z "$failed" ]

@@ -14,6 +14,9 @@ const (
 	MaxBytes = 4 << 20
 )
 
+// maxFull is how many batches may run beside each other because they are full.
+const maxFull = 3
+
 // Call is one caller's part of a batch.
 type Call[T any] struct {
 	NamespaceID orbit.ID
@@ -26,8 +29,9 @@ type Call[T any] struct {
 }
 
 // Combiner gathers calls while a batch runs, and runs what has gathered as the next batch: one batch at a time, so that batches grow with the load and
-// a lone call never waits. The next one begins when a batch says so, which is when it only waits for its commit, and at its end. A batch that takes longer
-// than Patience, its connection stuck for one, holds up nobody but itself: another goes ahead beside it. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
+// a lone call never waits. The next one begins when a batch says so, which is when it only waits for its commit, and at its end; at once, beside it, if it
+// is full and would not grow by waiting. A batch that takes longer than Patience, its connection stuck for one, holds up nobody but itself: another goes
+// ahead. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
 // MaxBytes bytes, but a single larger call travels alone.
 type Combiner[T any] struct {
 	// Run executes a batch. It answers through Work and must not keep it. It may call ahead, once, when the next batch need not wait for it.
@@ -39,6 +43,7 @@ type Combiner[T any] struct {
 	leader  *leader    // whose turn it is to run batches; nil if nobody's
 	turns   []orbit.ID // namespaces with waiting calls, the next first
 	waiting map[orbit.ID][]entry[T]
+	running int // batches
 }
 
 // leader is a goroutine that runs batches for as long as it is the combiner's.
@@ -78,9 +83,12 @@ func (c *Combiner[T]) follow() {
 // lead runs batches until nothing waits, or another leads.
 func (c *Combiner[T]) lead(self *leader) {
 	for {
-		namespaceID, batch := c.next(self)
+		namespaceID, batch, full := c.next(self)
 		if len(batch) == 0 {
 			return
+		}
+		if full {
+			c.pass(self)
 		}
 		late := time.AfterFunc(c.Patience, func() { c.pass(self) })
 		c.run(namespaceID, batch, func() { c.pass(self) })
@@ -101,6 +109,9 @@ func (c *Combiner[T]) pass(from *leader) {
 func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T], ahead func()) {
 	defer func() {
 		p := recover()
+		c.mu.Lock()
+		c.running--
+		c.mu.Unlock()
 		for _, e := range batch {
 			if p != nil {
 				e.done <- p
@@ -119,18 +130,19 @@ func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T], ahead func()) 
 	}
 }
 
-// next takes the next namespace's batch for the leader. With none its lead ends; to one that no longer leads it gives none.
-func (c *Combiner[T]) next(self *leader) (orbit.ID, []entry[T]) {
+// next takes the next namespace's batch for the leader, and tells whether it is full and the next may run beside it. With none its lead ends; to one
+// that no longer leads it gives none.
+func (c *Combiner[T]) next(self *leader) (namespaceID orbit.ID, batch []entry[T], full bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.leader != self {
-		return orbit.ID{}, nil
+		return orbit.ID{}, nil, false
 	}
 	if len(c.turns) == 0 {
 		c.leader = nil
-		return orbit.ID{}, nil
+		return orbit.ID{}, nil, false
 	}
-	namespaceID := c.turns[0]
+	namespaceID = c.turns[0]
 	c.turns = c.turns[1:]
 	queue := c.waiting[namespaceID]
 	n, items, bytes := 0, 0, 0
@@ -141,12 +153,12 @@ func (c *Combiner[T]) next(self *leader) (orbit.ID, []entry[T]) {
 		}
 		n++
 	}
-	batch := queue[:n:n]
 	if n == len(queue) {
 		delete(c.waiting, namespaceID)
 	} else {
 		c.waiting[namespaceID] = queue[n:]
 		c.turns = append(c.turns, namespaceID)
 	}
-	return namespaceID, batch
+	c.running++
+	return namespaceID, queue[:n:n], n < len(queue) && c.running < maxFull
 }
