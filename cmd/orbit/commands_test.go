@@ -213,6 +213,11 @@ func TestSchedulesFromTheCommandLine(t *testing.T) {
 	if got := program("schedule", "trigger", "nightly").want(t, 0); !strings.Contains(got.out, "fired") {
 		t.Errorf("trigger:\n%s", got.out)
 	}
+	var fired struct{ Items []api.Occurrence }
+	program("schedule", "occurrences", "nightly", "-o", "json").json(t, &fired)
+	if got := program("task", "get", fired.Items[0].TaskID.Value).want(t, 0); !strings.Contains(got.out, "schedule "+s.ID) {
+		t.Errorf("the task does not show its origin:\n%s", got.out)
+	}
 	if got := program("schedule", "backfill", "nightly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T03:00:00Z").want(t, 0); !regexp.MustCompile(`(?m)^fired +3$`).MatchString(got.out) {
 		t.Errorf("backfill:\n%s", got.out)
 	}

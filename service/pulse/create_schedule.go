@@ -45,7 +45,7 @@ func (s *Service) CreateSchedule(ctx context.Context, req *api.CreateScheduleReq
 
 func (s *Service) createSchedule(ctx context.Context, tx *dbtx.Tx, c platform.Caller, id orbit.ID, name string, d definition) (platform.Reply, error) {
 	q := pulsedb.New(tx)
-	next, err := d.settle(ctx, q, c, tx.Now)
+	next, err := d.complete(ctx, q, c, tx.Now)
 	if err != nil {
 		return platform.Reply{}, err
 	}

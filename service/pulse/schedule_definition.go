@@ -92,8 +92,8 @@ func within(place string, f *fault.Fault) *fault.Fault {
 	return fault.Invalid(place+first.Pointer, first.Code, "%s", first.Detail)
 }
 
-// settle finds the queue, which the caller must see, and the first instant after one.
-func (d *definition) settle(ctx context.Context, q *pulsedb.Queries, c platform.Caller, after time.Time) (next *time.Time, err error) {
+// complete finds the queue, which the caller must see, and the first instant after one.
+func (d *definition) complete(ctx context.Context, q *pulsedb.Queries, c platform.Caller, after time.Time) (next *time.Time, err error) {
 	queues, err := findQueues(ctx, q, c, []queueRef{d.queue})
 	if err != nil {
 		return nil, err

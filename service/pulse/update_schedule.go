@@ -66,7 +66,7 @@ func (s *Service) publishVersion(ctx context.Context, tx *dbtx.Tx, c platform.Ca
 	}
 	h.passTo(tx.Now)
 	q := pulsedb.New(tx)
-	next, err := d.settle(ctx, q, c, h.Watermark)
+	next, err := d.complete(ctx, q, c, h.Watermark)
 	if err != nil {
 		return err
 	}
