@@ -79,13 +79,13 @@ INSERT INTO pulse_schedule_occurrences
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, 1, ?, ?, ?, ?, ?, ?);
 
 -- name: ShareLiveOccurrences :many
--- Walks ix_pulse_schedule_occurrences_live, which holds what has not ended only. Shared against the end of a task, which clears its row: either that
--- is waited for and seen here, or it sees what is buffered after this.
-SELECT id, schedule_id, task_id FROM pulse_schedule_occurrences FORCE INDEX (ix_pulse_schedule_occurrences_live)
-WHERE namespace_id = sqlc.arg(namespace_id) AND live_schedule_id IN (sqlc.slice(schedule_ids)) FOR SHARE;
+-- By primary key, of those that ListLiveOccurrences gave. Shared against the end of a task, which clears its row: either that is waited for and seen
+-- here, or it sees what is buffered after this.
+SELECT schedule_id FROM pulse_schedule_occurrences FORCE INDEX (PRIMARY)
+WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids)) AND live_schedule_id IS NOT NULL FOR SHARE;
 
 -- name: ListLiveOccurrences :many
--- The same without waiting.
+-- Walks ix_pulse_schedule_occurrences_live, which holds what has not ended only.
 SELECT id, schedule_id, task_id FROM pulse_schedule_occurrences FORCE INDEX (ix_pulse_schedule_occurrences_live)
 WHERE namespace_id = sqlc.arg(namespace_id) AND live_schedule_id IN (sqlc.slice(schedule_ids));
 

@@ -26,6 +26,14 @@ func (s *Service) CreateSchedule(ctx context.Context, req *api.CreateScheduleReq
 	if err != nil {
 		return nil, err
 	}
+	// Before any replay: who no longer sees the queue gets no reply about it.
+	queues, err := findQueues(ctx, pulsedb.New(s.Lane.DB), caller, []queueRef{d.queue})
+	if err != nil {
+		return nil, err
+	}
+	if queues[0] == nil {
+		return nil, fault.Missing(kindQueue)
+	}
 	now, err := s.Lane.Now(ctx)
 	if err != nil {
 		return nil, err

@@ -191,18 +191,31 @@ func (s *Service) crowds(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, occasion
 		return crowds, nil
 	}
 	q := pulsedb.New(tx)
-	live, err := q.ShareLiveOccurrences(ctx, pulsedb.ShareLiveOccurrencesParams{NamespaceID: ns, ScheduleIds: nullIDs(asking)})
+	live, err := liveSchedules(ctx, q, ns, asking)
 	if err != nil {
 		return nil, err
 	}
-	for _, r := range live {
-		crowds[r.ScheduleID].live++
+	for _, id := range live {
+		crowds[id].live++
 	}
 	buffered, err := q.CountBuffered(ctx, pulsedb.CountBufferedParams{NamespaceID: ns, ScheduleIds: nullIDs(asking)})
 	for _, r := range buffered {
 		crowds[r.ScheduleID].buffered = int(r.Buffered)
 	}
 	return crowds, err
+}
+
+// liveSchedules gives the schedule of each task that has not ended, with ends that are on their way waited for.
+func liveSchedules(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, schedules []orbit.ID) ([]orbit.ID, error) {
+	rows, err := q.ListLiveOccurrences(ctx, pulsedb.ListLiveOccurrencesParams{NamespaceID: ns, ScheduleIds: nullIDs(schedules)})
+	if err != nil || len(rows) == 0 {
+		return nil, err
+	}
+	ids := make([]orbit.ID, len(rows))
+	for i, r := range rows {
+		ids[i] = r.ID
+	}
+	return q.ShareLiveOccurrences(ctx, pulsedb.ShareLiveOccurrencesParams{NamespaceID: ns, Ids: ids})
 }
 
 func nullIDs(ids []orbit.ID) []orbit.NullID {

@@ -711,7 +711,7 @@ type ListLiveOccurrencesRow struct {
 	TaskID     orbit.NullID
 }
 
-// The same without waiting.
+// Walks ix_pulse_schedule_occurrences_live, which holds what has not ended only.
 func (q *Queries) ListLiveOccurrences(ctx context.Context, arg ListLiveOccurrencesParams) ([]ListLiveOccurrencesRow, error) {
 	query := ListLiveOccurrences
 	var queryParams []interface{}
@@ -1147,47 +1147,41 @@ func (q *Queries) ReopenOccurrence(ctx context.Context, arg ReopenOccurrencePara
 }
 
 const ShareLiveOccurrences = `-- name: ShareLiveOccurrences :many
-SELECT id, schedule_id, task_id FROM pulse_schedule_occurrences FORCE INDEX (ix_pulse_schedule_occurrences_live)
-WHERE namespace_id = ? AND live_schedule_id IN (/*SLICE:schedule_ids*/?) FOR SHARE
+SELECT schedule_id FROM pulse_schedule_occurrences FORCE INDEX (PRIMARY)
+WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?) AND live_schedule_id IS NOT NULL FOR SHARE
 `
 
 type ShareLiveOccurrencesParams struct {
 	NamespaceID orbit.ID
-	ScheduleIds []orbit.NullID
+	Ids         []orbit.ID
 }
 
-type ShareLiveOccurrencesRow struct {
-	ID         orbit.ID
-	ScheduleID orbit.ID
-	TaskID     orbit.NullID
-}
-
-// Walks ix_pulse_schedule_occurrences_live, which holds what has not ended only. Shared against the end of a task, which clears its row: either that
-// is waited for and seen here, or it sees what is buffered after this.
-func (q *Queries) ShareLiveOccurrences(ctx context.Context, arg ShareLiveOccurrencesParams) ([]ShareLiveOccurrencesRow, error) {
+// By primary key, of those that ListLiveOccurrences gave. Shared against the end of a task, which clears its row: either that is waited for and seen
+// here, or it sees what is buffered after this.
+func (q *Queries) ShareLiveOccurrences(ctx context.Context, arg ShareLiveOccurrencesParams) ([]orbit.ID, error) {
 	query := ShareLiveOccurrences
 	var queryParams []interface{}
 	queryParams = append(queryParams, arg.NamespaceID)
-	if len(arg.ScheduleIds) > 0 {
-		for _, v := range arg.ScheduleIds {
+	if len(arg.Ids) > 0 {
+		for _, v := range arg.Ids {
 			queryParams = append(queryParams, v)
 		}
-		query = strings.Replace(query, "/*SLICE:schedule_ids*/?", strings.Repeat(",?", len(arg.ScheduleIds))[1:], 1)
+		query = strings.Replace(query, "/*SLICE:ids*/?", strings.Repeat(",?", len(arg.Ids))[1:], 1)
 	} else {
-		query = strings.Replace(query, "/*SLICE:schedule_ids*/?", "NULL", 1)
+		query = strings.Replace(query, "/*SLICE:ids*/?", "NULL", 1)
 	}
 	rows, err := q.db.QueryContext(ctx, query, queryParams...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var items []ShareLiveOccurrencesRow
+	var items []orbit.ID
 	for rows.Next() {
-		var i ShareLiveOccurrencesRow
-		if err := rows.Scan(&i.ID, &i.ScheduleID, &i.TaskID); err != nil {
+		var schedule_id orbit.ID
+		if err := rows.Scan(&schedule_id); err != nil {
 			return nil, err
 		}
-		items = append(items, i)
+		items = append(items, schedule_id)
 	}
 	if err := rows.Close(); err != nil {
 		return nil, err
