@@ -122,11 +122,12 @@ func setClock(t testing.TB, o *harness.Orbit, to time.Time) {
 	o.Advance(to.Sub(now))
 }
 
-// nextMinute sets the clock to just after a whole minute, so that a test has the minute before it, and answers that whole minute.
+// nextMinute moves the clock on to just after the next whole minute, so that a test has a minute before it, and answers that whole minute.
 func nextMinute(t testing.TB, o *harness.Orbit) time.Time {
 	t.Helper()
-	minute := value[time.Time](t, o, "SELECT NOW(6)").Add(o.Offset()).Truncate(time.Minute).Add(time.Minute)
-	setClock(t, o, minute.Add(time.Millisecond))
+	now := value[time.Time](t, o, "SELECT NOW(6)").Add(o.Offset())
+	minute := now.Truncate(time.Minute).Add(time.Minute)
+	o.Advance(minute.Add(time.Millisecond).Sub(now))
 	return minute
 }
 
