@@ -115,7 +115,7 @@ func (s *Service) claim(ctx context.Context, c *claimCall) {
 	s.claims.Do(combine.Call[*claimCall]{NamespaceID: ns, Items: c.limit, Work: c, Gone: func() bool { return ctx.Err() != nil }})
 	if c.again {
 		c.patient = true
-		s.claimTogether(ns, []*claimCall{c}, alone)
+		s.claimTogether(ns, []*claimCall{c})
 		c.patient = false
 	}
 }
@@ -202,7 +202,7 @@ func (s *Service) queuesOf(ctx context.Context, ns, instanceID orbit.ID) ([]queu
 
 // claimTogether looks for several claims of a namespace in one transaction. If it failed before its commit each looks by itself; after an
 // unknown commit each is told, and releases its claim_seq.
-func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, next func()) {
+func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall) {
 	calls := make([]*workerCall, len(claims))
 	for k, c := range claims {
 		calls[k] = &c.workerCall
@@ -216,7 +216,6 @@ func (s *Service) claimTogether(ns orbit.ID, claims []*claimCall, next func()) {
 		for _, c := range claims {
 			c.forget()
 		}
-		tx.OnSent(next)
 		fence(calls, heads)
 		open := admitted(claims)
 		gates, err := claimGates(ctx, pulsedb.New(tx), ns, open, root)

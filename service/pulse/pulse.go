@@ -60,8 +60,8 @@ func New(s Service) *Service {
 	s.due = newAlarms()
 	s.timetables, _ = lru.New[versionKey, *timetable.Timetable](maxTimetables) // fails for a size below 1 only
 	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened)                  // fails for a size below 1 only
-	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall, ahead func()) {
-		s.submitTogether(slices.Concat(groups...), ahead)
+	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
+		s.submitTogether(slices.Concat(groups...))
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)

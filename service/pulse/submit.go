@@ -101,9 +101,9 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 // submitTogether accepts the tasks of one namespace in one transaction. A repeat of a key of the same batch is answered with the first
 // one's receipt. What cannot be judged together is judged in halves, so that one key that somebody holds, or one bad item, keeps few others
 // company, and by itself in the single lane at last. After an unknown commit nothing is run again, and each key settles its task.
-func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
+func (s *Service) submitTogether(calls []*submitCall) {
 	first, repeats := distinctKeys(calls)
-	s.submitFirst(first, ahead)
+	s.submitFirst(first)
 	for c, of := range repeats {
 		if of.err == nil && !of.alone && c.try.Digest == of.try.Digest && c.caller.CredentialID == of.caller.CredentialID {
 			c.taskID, c.reply = of.taskID, of.reply
@@ -114,7 +114,7 @@ func (s *Service) submitTogether(calls []*submitCall, ahead func()) {
 	}
 }
 
-func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
+func (s *Service) submitFirst(calls []*submitCall) {
 	h := &handOff{service: s}
 	groups := byCaller(calls)
 	var first []dbtx.Question
@@ -123,7 +123,6 @@ func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
 		h.drop()
-		tx.OnSent(ahead)
 		for _, g := range groups {
 			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
 				return err
@@ -149,9 +148,8 @@ func (s *Service) submitFirst(calls []*submitCall, ahead func()) {
 			c.alone = true
 		}
 	default:
-		ahead() // one that has to be sought keeps nobody waiting who is not in this batch
-		s.submitFirst(calls[:half], alone)
-		s.submitFirst(calls[half:], alone)
+		s.submitFirst(calls[:half])
+		s.submitFirst(calls[half:])
 	}
 }
 

@@ -38,9 +38,7 @@ type judgeItems func(ctx context.Context, tx *dbtx.Tx, b *workerBatch) error
 func newWorkerOp(s *Service, name string, held whenHeld, judge judgeItems) *workerOp {
 	op := &workerOp{name: name, held: held, judge: judge}
 	op.calls.Patience = patience
-	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall, ahead func()) {
-		s.together(op, namespaceID, calls, ahead)
-	}
+	op.calls.Run = func(namespaceID orbit.ID, calls []*workerCall) { s.together(op, namespaceID, calls) }
 	return op
 }
 
@@ -50,7 +48,7 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 	op.calls.Do(combine.Call[*workerCall]{NamespaceID: ns, Items: c.size(), Bytes: c.bytes(), Work: c})
 	c.patient = true
 	if c.again {
-		s.together(op, ns, []*workerCall{c}, alone)
+		s.together(op, ns, []*workerCall{c})
 	}
 	if c.err != nil {
 		return c.err
@@ -64,7 +62,7 @@ func (s *Service) perform(ctx context.Context, op *workerOp, c *workerCall) erro
 			i.err = errUntried
 		default:
 			b := &workerBatch{ns: ns, calls: []*workerCall{c}, items: []*item{i}}
-			if err := b.run(ctx, s.Lane, op, alone); err != nil {
+			if err := b.run(ctx, s.Lane, op); err != nil {
 				i.err, away = err, dbtx.IsAway(err) && !dbtx.IsLockWait(err)
 			}
 			if i.err == nil {
@@ -89,7 +87,7 @@ type workerBatch struct {
 	attempts []pulsedb.LockAttemptsRow
 }
 
-func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp, ahead func()) error {
+func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp) error {
 	var claims []*claimCall
 	for _, c := range b.calls {
 		if c.claim != nil {
@@ -101,13 +99,9 @@ func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp, ah
 	}
 	return pool.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
 		reset(b.calls, b.items)
-		tx.OnSent(ahead)
 		return op.judge(ctx, tx, b)
 	}, questions...)
 }
-
-// alone is for a batch that nobody waits behind.
-func alone() {}
 
 // errAlone marks an item that its batch did not judge: a repeat of an attempt, or one of a transaction that failed.
 var errAlone = errors.New("judged alone")
@@ -119,10 +113,10 @@ func (op *workerOp) goesAlone(i *item) bool {
 // together judges calls of a namespace in one transaction, where each attempt stands once. A transaction that failed before its commit
 // leaves several calls to be judged one by one, and the items of a single call to be judged one by one. After an unknown commit
 // nothing is run again: the caller's tokens settle it.
-func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall, ahead func()) {
+func (s *Service) together(op *workerOp, ns orbit.ID, calls []*workerCall) {
 	first := distinct(calls)
 	b := &workerBatch{ns: ns, calls: calls, items: first}
-	err := b.run(context.Background(), s.Batch, op, ahead)
+	err := b.run(context.Background(), s.Batch, op)
 	var unknown *dbtx.UnknownCommit
 	switch {
 	case err == nil:

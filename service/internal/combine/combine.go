@@ -29,13 +29,12 @@ type Call[T any] struct {
 }
 
 // Combiner gathers calls while a batch runs, and runs what has gathered as the next batch: one batch at a time, so that batches grow with the load and
-// a lone call never waits. The next one begins when a batch says so, which is when it only waits for its commit, and at its end; at once, beside it, if it
-// is full and would not grow by waiting. A batch that takes longer than Patience, its connection stuck for one, holds up nobody but itself: another goes
+// a lone call never waits. Beside a full batch, which would not grow by waiting, the next runs at once. A batch that takes longer than Patience, its connection stuck for one, holds up nobody but itself: another goes
 // ahead. A batch holds one namespace, and namespaces with waiting calls take turns; it has at most MaxItems items and
 // MaxBytes bytes, but a single larger call travels alone.
 type Combiner[T any] struct {
-	// Run executes a batch. It answers through Work and must not keep it. It may call ahead, once, when the next batch need not wait for it.
-	Run func(namespaceID orbit.ID, batch []T, ahead func())
+	// Run executes a batch. It answers through Work and must not keep it.
+	Run func(namespaceID orbit.ID, batch []T)
 	// Patience is after how long the next batch no longer waits for one that runs.
 	Patience time.Duration
 
@@ -91,7 +90,7 @@ func (c *Combiner[T]) lead(self *leader) {
 			c.pass(self)
 		}
 		late := time.AfterFunc(c.Patience, func() { c.pass(self) })
-		c.run(namespaceID, batch, func() { c.pass(self) })
+		c.run(namespaceID, batch)
 		late.Stop()
 	}
 }
@@ -106,7 +105,7 @@ func (c *Combiner[T]) pass(from *leader) {
 	}
 }
 
-func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T], ahead func()) {
+func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T]) {
 	defer func() {
 		p := recover()
 		c.mu.Lock()
@@ -126,7 +125,7 @@ func (c *Combiner[T]) run(namespaceID orbit.ID, batch []entry[T], ahead func()) 
 		}
 	}
 	if len(works) > 0 {
-		c.Run(namespaceID, works, ahead)
+		c.Run(namespaceID, works)
 	}
 }
 

@@ -17,7 +17,7 @@ func blocked(t *testing.T) (c *Combiner[*work], batches *[][]*work, release func
 	started, gate := make(chan struct{}), make(chan struct{})
 	var once sync.Once
 	batches = &[][]*work{}
-	c = &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work, _ func()) {
+	c = &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work) {
 		once.Do(func() { close(started); <-gate })
 		*batches = append(*batches, batch)
 		for _, w := range batch {
@@ -116,7 +116,7 @@ func TestACallWhoseCallerIsGoneIsDropped(t *testing.T) {
 
 func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 	runs := 0
-	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work, func()) { runs++ }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { runs++ }}
 	for range 100 {
 		c.Do(Call[*work]{Items: 1, Work: &work{}})
 	}
@@ -126,7 +126,7 @@ func TestALoneCallRunsAtOnceAndTheLeadEnds(t *testing.T) {
 }
 
 func TestAPanicIsThatOfTheCallers(t *testing.T) {
-	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work, func()) { panic("broken") }}
+	c := &Combiner[*work]{Patience: time.Hour, Run: func(orbit.ID, []*work) { panic("broken") }}
 	for range 2 {
 		func() {
 			defer func() {
@@ -141,7 +141,7 @@ func TestAPanicIsThatOfTheCallers(t *testing.T) {
 
 func TestAStuckBatchHoldsUpNobodyElse(t *testing.T) {
 	stuck, release := &work{}, make(chan struct{})
-	c := &Combiner[*work]{Patience: time.Millisecond, Run: func(_ orbit.ID, batch []*work, _ func()) {
+	c := &Combiner[*work]{Patience: time.Millisecond, Run: func(_ orbit.ID, batch []*work) {
 		if batch[0] == stuck {
 			<-release
 		}
@@ -167,25 +167,40 @@ func TestAStuckBatchHoldsUpNobodyElse(t *testing.T) {
 	}
 }
 
-func TestTheNextBatchBeginsWhenOneSaysSo(t *testing.T) {
-	committing, release := &work{}, make(chan struct{})
-	c := &Combiner[*work]{Patience: time.Hour, Run: func(_ orbit.ID, batch []*work, ahead func()) {
-		if batch[0] == committing {
-			ahead()
-			ahead() // a transaction that runs again says it again
+func TestBesideAFullBatchTheNextRuns(t *testing.T) {
+	first, release := &work{}, make(chan struct{})
+	var beside atomic.Int32
+	c := &Combiner[*work]{Patience: time.Hour}
+	gathered := make(chan struct{})
+	c.Run = func(_ orbit.ID, batch []*work) {
+		switch {
+		case batch[0] == first:
+			<-gathered
+		case len(batch) == MaxItems:
+			beside.Add(1)
 			<-release
 		}
-		for _, w := range batch {
-			w.answered.Store(true)
-		}
-	}}
-	var wg sync.WaitGroup
-	wg.Go(func() { c.Do(Call[*work]{Items: 1, Work: committing}) })
-	for range 50 {
-		c.Do(Call[*work]{Items: 1, Work: &work{}})
 	}
-	if committing.answered.Load() {
-		t.Fatal("the first batch was answered before it was over")
+	go c.Do(Call[*work]{Items: 1, Work: first})
+	var calls []Call[*work]
+	for range 5*MaxItems + 1 {
+		calls = append(calls, Call[*work]{Items: 1, Work: &work{}})
+	}
+	wg := gather(t, c, calls...)
+	close(gathered)
+	deadline := time.After(10 * time.Second)
+	for beside.Load() < maxFull {
+		select {
+		case <-deadline:
+			t.Fatalf("%d full batches run beside each other, want %d", beside.Load(), maxFull)
+		default:
+		}
+	}
+	c.mu.Lock()
+	running := c.running
+	c.mu.Unlock()
+	if running != maxFull {
+		t.Errorf("%d batches run, want %d", running, maxFull)
 	}
 	close(release)
 	wg.Wait()

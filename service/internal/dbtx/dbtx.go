@@ -42,10 +42,6 @@ type Event struct {
 // Emit collects an event; Run writes it after everything else.
 func (tx *Tx) Emit(e Event) { tx.events = append(tx.events, e) }
 
-// OnSent has fn called once everything is done but the commit: what the transaction holds stays held until then, and nothing more is asked of it.
-// A transaction that is run again may call it again.
-func (tx *Tx) OnSent(fn func()) { tx.onSent = append(tx.onSent, fn) }
-
 // OnCommit has fn called once the commit was answered. It carries hints only, such as waking a waiter: after an unknown commit it is not
 // called, and nothing may depend on it.
 func (tx *Tx) OnCommit(fn func()) { tx.onCommit = append(tx.onCommit, fn) }
@@ -96,9 +92,6 @@ func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context,
 	}
 	if err := tx.Send(ctx); err != nil {
 		return fmt.Errorf("%s: %w", op, err)
-	}
-	for _, fn := range tx.onSent {
-		fn()
 	}
 	if err := tx.commit(ctx); err != nil {
 		return &UnknownCommit{Op: op, Err: err}

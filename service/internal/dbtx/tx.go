@@ -26,7 +26,6 @@ type Tx struct {
 	conn      *sql.Conn
 	collected []write
 	events    []Event
-	onSent    []func()
 	onCommit  []func()
 }
 
