@@ -12,6 +12,8 @@ import (
 // killed is an operation in which its replica dies. Prepare makes what it acts on and is called anew for each death.
 type killed struct {
 	prepare func(t *testing.T, s *scene)
+	// before is what the replica that dies is asked first, if anything; it does not die of that.
+	before func(t *testing.T, s *scene, p *harness.Process)
 	// call sends the operation, whose replica may die on the way.
 	call func(s *scene, url string) (harness.Reply, error)
 	// retry is what the protocol has the caller do after a lost reply, on another replica.
@@ -27,6 +29,7 @@ type scene struct {
 	w      *worker
 	tasks  []string
 	offers []offer
+	poll   chan error // gets the end of a claim that waits on the replica
 }
 
 func newScene(t *testing.T, o *harness.Orbit, name string, op killed) *scene {
@@ -78,23 +81,59 @@ func (s *scene) sendSubmit(url string) (harness.Reply, error) {
 	return harness.Do(s.w.t.Context(), url, s.o.Key, "POST", "/v1/tasks", map[string]any{"queue": s.queue, "type": "t"}, harness.Key(s.queue))
 }
 
+// waitForWork has the scene's worker wait for work on a replica.
+func waitForWork(t *testing.T, s *scene, p *harness.Process) {
+	t.Helper()
+	s.poll = make(chan error, 1)
+	go func() {
+		r, err := s.sendTo(p.URL, claimPath, map[string]any{"claim_seq": 1, "max": killBatch, "wait_ms": 30_000})
+		got, err := parse[claimed](r, err, 200)
+		s.offers = got.Offers
+		s.poll <- err
+	}()
+	p.AwaitParked(t, 1)
+}
+
+// retrySubmit is for who lost the receipt of a task.
+func retrySubmit(t *testing.T, s *scene, committed bool) {
+	r, err := s.sendSubmit(s.o.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var receipt struct {
+		TaskID string `json:"task_id"`
+	}
+	r.Want(t, 201).JSON(t, &receipt)
+	if replayed := r.Header.Get("Idempotency-Replayed") == "true"; replayed != committed {
+		t.Fatalf("replayed: %t, committed: %t", replayed, committed)
+	}
+	s.tasks = []string{receipt.TaskID}
+}
+
 var killedOperations = map[string]killed{
 	"submit": {
 		prepare: func(*testing.T, *scene) {},
 		call:    (*scene).sendSubmit,
+		retry:   retrySubmit,
+		end:     func(t *testing.T, s *scene) { s.runAll(t, s.w) },
+	},
+	"submit to a claim that waits": {
+		prepare: func(*testing.T, *scene) {},
+		before:  waitForWork,
+		call:    (*scene).sendSubmit,
 		retry: func(t *testing.T, s *scene, committed bool) {
-			r, err := s.sendSubmit(s.o.URL())
-			if err != nil {
-				t.Fatal(err)
+			if err := <-s.poll; err == nil && (!committed || len(s.offers) != 1) {
+				t.Fatalf("the claim was answered %+v, committed: %t", s.offers, committed)
 			}
-			var receipt struct {
-				TaskID string `json:"task_id"`
+			var given struct {
+				Items []itemResult `json:"items"`
 			}
-			r.Want(t, 201).JSON(t, &receipt)
-			if replayed := r.Header.Get("Idempotency-Replayed") == "true"; replayed != committed {
-				t.Fatalf("replayed: %t, committed: %t", replayed, committed)
+			s.w.call(releasePath, map[string]any{"claim_seq": 1}).Want(t, 200).JSON(t, &given)
+			if handed := len(given.Items) == 1; handed != committed || len(given.Items) > 1 {
+				t.Fatalf("%d offers given back, committed: %t", len(given.Items), committed)
 			}
-			s.tasks = []string{receipt.TaskID}
+			s.w.seq = 1
+			retrySubmit(t, s, committed)
 		},
 		end: func(t *testing.T, s *scene) { s.runAll(t, s.w) },
 	},
@@ -211,46 +250,56 @@ func TestAReplicaKilledInTheMiddle(t *testing.T) {
 	for name, op := range killedOperations {
 		t.Run(name, func(t *testing.T) {
 			o := harness.Start(t, harness.Options{})
-			statements := statementsOf(t, o, op)
-			t.Log(statements)
-			for n := range statements {
+			statements, before := statementsOf(t, o, op)
+			t.Log(statements[:before], statements[before:])
+			for n := before; n < len(statements); n++ {
 				for _, kill := range []harness.Kill{{Statement: n + 1}, {Statement: n + 1, After: true}} {
-					t.Run(fmt.Sprint(kill, " ", statements[n]), func(t *testing.T) { testKill(t, o, op, kill, statements) })
+					t.Run(fmt.Sprint(kill, " ", statements[n]), func(t *testing.T) { testKill(t, o, op, kill, statements[before:], before) })
 				}
 			}
 		})
 	}
 }
 
-// statementsOf are the statements of an operation that nobody disturbs.
-func statementsOf(t *testing.T, o *harness.Orbit, op killed) []string {
+// statementsOf are the statements of a replica that nobody disturbs, and how many of them come before the operation.
+func statementsOf(t *testing.T, o *harness.Orbit, op killed) (statements []string, before int) {
 	t.Helper()
 	s := newScene(t, o, "undisturbed", op)
 	p := o.StartProcess(t, harness.Kill{})
+	if op.before != nil {
+		op.before(t, s, p)
+		before = len(p.Statements(t))
+	}
 	r, err := op.call(s, p.URL)
 	if err != nil || r.Status/100 != 2 {
 		t.Fatalf("%v: %d %s", err, r.Status, r.Body)
 	}
-	statements := p.Statements(t)
-	if commits := len(slices.DeleteFunc(slices.Clone(statements), func(s string) bool { return s != string(harness.Commit) })); commits != 1 {
+	statements = p.Statements(t)
+	if commits := len(slices.DeleteFunc(slices.Clone(statements[before:]), func(s string) bool { return s != string(harness.Commit) })); commits != 1 {
 		t.Fatalf("%d commits in %v", commits, statements)
 	}
 	op.retry(t, s, true)
 	op.end(t, s)
 	s.wantLedger(t)
-	return statements
+	if s.poll != nil && !slices.Contains(statements[before:], "InsertAttempt") {
+		t.Fatalf("the task was not handed to the claim that waits: %v", statements[before:])
+	}
+	return statements, before
 }
 
-func testKill(t *testing.T, o *harness.Orbit, op killed, kill harness.Kill, statements []string) {
-	sent := statements[:kill.Statement-1]
+func testKill(t *testing.T, o *harness.Orbit, op killed, kill harness.Kill, statements []string, before int) {
+	sent := statements[:kill.Statement-before-1]
 	if kill.After {
-		sent = statements[:kill.Statement]
+		sent = statements[:kill.Statement-before]
 	}
 	committed := slices.Contains(sent, string(harness.Commit))
 	die := func(t *testing.T, name string) (*scene, *harness.Process) {
 		t.Helper()
 		s := newScene(t, o, name, op)
 		p := o.StartProcess(t, kill)
+		if op.before != nil {
+			op.before(t, s, p)
+		}
 		if r, err := op.call(s, p.URL); err == nil {
 			t.Fatalf("the replica answered %d %s", r.Status, r.Body)
 		}

@@ -72,7 +72,11 @@ func (s *Service) claimWaiting(ctx context.Context, c *claimCall, wait time.Dura
 		if c.answered() {
 			return nil
 		}
-		if again, err := s.awaitWork(ctx, p, end.C); !again || c.answered() {
+		again, err := s.awaitWork(ctx, p, end.C)
+		if err == nil && len(c.offers) > 0 {
+			err = s.Platform.StillValid(ctx) // nobody asked while the poll was handed its offers
+		}
+		if !again || c.answered() {
 			return err
 		}
 	}

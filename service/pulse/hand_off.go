@@ -20,10 +20,16 @@ import (
 //	                       ──otherwise────▶ looks for itself
 //
 // It takes the place of a claim, and is fenced as one: session heads shared, gates looked at, nothing given past a ready row of the queue. A poll is
-// taken exclusively, and settled whatever becomes of the transaction.
+// taken exclusively, and settled as soon as the transaction is over, whatever becomes of it.
 type handOff struct {
 	service *Service
 	polls   []*poll
+}
+
+func (s *Service) newHandOff(tx *dbtx.Tx) *handOff {
+	h := &handOff{service: s}
+	tx.OnEnd(h.settle)
+	return h
 }
 
 // offering is who takes new tasks at once, by queue.
@@ -89,9 +95,6 @@ func (h *handOff) prepare(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, tasks [
 	return offering{byQueue, gates}, nil
 }
 
-// drop lets the polls of an earlier run of the transaction go on.
-func (h *handOff) drop() { h.settle(dbtx.ErrLost) }
-
 // settle lets the polls go on, by what became of the transaction.
 func (h *handOff) settle(err error) {
 	var unknown *dbtx.UnknownCommit
@@ -105,7 +108,6 @@ func (h *handOff) settle(err error) {
 		}
 		h.service.waiters.settle(p)
 	}
-	h.polls = nil
 }
 
 // hand gives tasks, the first in claim order first, to takers of their queues, in turns. It answers the rows of the attempts, and the tasks that

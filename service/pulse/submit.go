@@ -83,16 +83,13 @@ func (s *Service) joinSubmits(ns orbit.ID, calls []*submitCall, bytes int) {
 
 // submitAlone accepts one task in the single lane, where it waits for a running try of its key.
 func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
-	h := &handOff{service: s}
 	group := newSubmitGroup([]*submitCall{c})
 	err := s.Platform.OnKey(ctx, submitOperation, func(ctx context.Context, tx *dbtx.Tx, held platform.WhenHeld) error {
-		h.drop()
 		if err := tx.Ask(ctx, group.questions(held)...); err != nil {
 			return err
 		}
-		return s.accept(ctx, tx, group, held, h)
+		return s.accept(ctx, tx, group, held, s.newHandOff(tx))
 	})
-	h.settle(err)
 	if err != nil {
 		c.err = err
 	}
@@ -115,14 +112,13 @@ func (s *Service) submitTogether(calls []*submitCall) {
 }
 
 func (s *Service) submitFirst(calls []*submitCall) {
-	h := &handOff{service: s}
 	groups := byCaller(calls)
 	var first []dbtx.Question
 	for _, g := range groups {
 		first = append(first, g.questions(platform.GivesUp)...)
 	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		h.drop()
+		h := s.newHandOff(tx)
 		for _, g := range groups {
 			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
 				return err
@@ -130,7 +126,6 @@ func (s *Service) submitFirst(calls []*submitCall) {
 		}
 		return nil
 	}, first...)
-	h.settle(err)
 	if err == nil {
 		return
 	}

@@ -39,7 +39,7 @@ type poll struct {
 	queues  []queueKey
 	gone    <-chan struct{} // closed when its caller is
 	wake    chan struct{}   // gets one wake-up at a time
-	settled chan struct{}   // gets one when who took it is done with it
+	settled chan struct{}   // gets one when who took it is done with it; empty while it is parked
 	state   pollState       // guarded by the waiters
 }
 
@@ -78,8 +78,12 @@ func (w *waiters) park(p *poll) {
 func (w *waiters) unpark(p *poll) {
 	w.mu.Lock()
 	was := p.state
-	if was == parked {
+	if was != taken {
 		p.state = looking
+		select {
+		case <-p.settled: // the poll went on for another reason; left there, the next settling would wait for somebody to take it
+		default:
+		}
 	}
 	w.mu.Unlock()
 	if was == taken {

@@ -198,11 +198,20 @@ func (r replayer) Begin() (driver.Tx, error)                    { return nil, er
 func (r replayer) Close() error                                 { return nil }
 
 func (r replayer) QueryContext(ctx context.Context, _ string, _ []driver.NamedValue) (driver.Rows, error) {
-	t, ok := ctx.Value(answerKey{}).(*table)
-	if !ok || t == nil {
-		return nil, errAsked
+	switch a := ctx.Value(answerKey{}).(type) {
+	case *table:
+		if a != nil {
+			return &replayed{table: a}, nil
+		}
+	case error:
+		return nil, a
 	}
-	return &replayed{table: t}, nil
+	return nil, errAsked
+}
+
+// failedRow is the answer of a query that was not sent, which database/sql has no other way to make.
+func failedRow(ctx context.Context, err error) *sql.Row {
+	return replay.QueryRowContext(context.WithValue(ctx, answerKey{}, err), "")
 }
 
 type replayed struct {

@@ -46,6 +46,12 @@ func (tx *Tx) Emit(e Event) { tx.events = append(tx.events, e) }
 // called, and nothing may depend on it.
 func (tx *Tx) OnCommit(fn func()) { tx.onCommit = append(tx.onCommit, fn) }
 
+// OnEnd has fn called once this run of the transaction is over, whatever became of it: with nil after a commit that was answered, with an
+// UnknownCommit, or with what kept it from committing, which may be a panic.
+func (tx *Tx) OnEnd(fn func(err error)) { tx.onEnd = append(tx.onEnd, fn) }
+
+var errPanicked = errors.New("the transaction panicked")
+
 const reruns = 8
 
 // ErrLost tells that a swap changed no row: somebody else moved the thing first. The loser reads why.
@@ -78,12 +84,23 @@ func (p *Pool) Run(ctx context.Context, op string, fn func(ctx context.Context, 
 func (p *Pool) once(ctx context.Context, op string, fn func(ctx context.Context, tx *Tx) error, first []Question) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), p.Timeout)
 	defer cancel()
-	tx, err := begin(ctx, p.DB, first)
-	if err != nil {
+	tx := &Tx{}
+	defer tx.rollback(ctx)
+	if err := tx.begin(ctx, p.DB, first); err != nil {
 		return fmt.Errorf("%s: begin: %w", op, err)
 	}
-	defer tx.rollback(ctx)
 	tx.Now = p.Shift(tx.Now)
+	over := errPanicked
+	defer func() {
+		for _, fn := range tx.onEnd {
+			fn(over)
+		}
+	}()
+	over = p.carryOut(ctx, op, tx, fn)
+	return over
+}
+
+func (p *Pool) carryOut(ctx context.Context, op string, tx *Tx, fn func(ctx context.Context, tx *Tx) error) error {
 	if err := fn(ctx, tx); err != nil {
 		return err
 	}

@@ -27,6 +27,7 @@ type Tx struct {
 	collected []write
 	events    []Event
 	onCommit  []func()
+	onEnd     []func(err error)
 }
 
 // write is a statement that was collected and must change so many rows.
@@ -39,27 +40,26 @@ type write struct {
 // maxPacket bounds the collected writes, far below the server's packet size, which is checked at start.
 const maxPacket = 4 << 20
 
-// begin opens a transaction, reads the clock and asks the first questions, in one round trip. It changes nothing, and so may be tried again on a
-// connection that turns out to be dead.
-func begin(ctx context.Context, db *sql.DB, first []Question) (tx *Tx, err error) {
+// begin opens the transaction, reads the clock and asks the first questions, in one round trip. It changes nothing, and so may be tried again on a
+// connection that turns out to be dead. Whatever it answers, and if a question panics, the connection is rollback's to give back.
+func (tx *Tx) begin(ctx context.Context, db *sql.DB, first []Question) (err error) {
 	for range 2 {
-		tx = &Tx{}
 		if tx.conn, err = db.Conn(ctx); err != nil {
-			return nil, err
+			return err
 		}
 		clock := func(ctx context.Context, db DBTX) (err error) {
 			tx.Now, err = platformdb.New(db).HostNow(ctx)
 			return err
 		}
 		if err = tx.ask(ctx, "START TRANSACTION;\n", append([]Question{clock}, first...)); err == nil {
-			return tx, nil
+			return nil
 		}
 		tx.rollback(ctx)
 		if !errors.Is(err, driver.ErrBadConn) && !errors.Is(err, mysql.ErrInvalidConn) {
-			return nil, err
+			return err
 		}
 	}
-	return nil, err
+	return err
 }
 
 // rollbackTime bounds the wait for a rollback; a connection that takes longer is given up, and the server rolls back when it notices.
@@ -107,12 +107,10 @@ func (tx *Tx) QueryContext(ctx context.Context, query string, args ...any) (*sql
 	return tx.conn.QueryContext(ctx, query, args...)
 }
 
-// QueryRowContext sends the statement; what was collected must have been sent.
+// QueryRowContext sends what was collected, and the statement.
 func (tx *Tx) QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row {
 	if err := tx.Send(ctx); err != nil {
-		failed, cancel := context.WithCancelCause(ctx)
-		cancel(err)
-		return tx.conn.QueryRowContext(failed, query, args...)
+		return failedRow(ctx, err)
 	}
 	return tx.conn.QueryRowContext(ctx, query, args...)
 }
