@@ -38,17 +38,17 @@ func (s *Service) TriggerSchedule(ctx context.Context, req api.OptTriggerSchedul
 	return &api.TriggerScheduleOKHeaders{IdempotencyReplayed: replayed(reply), Response: reply.Body}, nil
 }
 
-// triggerInstant is now, or the first microsecond after it that no other trigger has. Whole milliseconds belong to timetables, so that the two never
+// triggerInstant is now, or the last microsecond before it that no other trigger has. Whole milliseconds belong to timetables, so that the two never
 // meet.
 func triggerInstant(ctx context.Context, q *pulsedb.Queries, h *heldSchedule, now time.Time) (time.Time, error) {
-	rows, err := q.ListOccurrencesBetween(ctx, pulsedb.ListOccurrencesBetweenParams{NamespaceID: h.NamespaceID, ScheduleID: h.ID, FromAt: now, ToAt: now.Add(time.Second)})
+	rows, err := q.ListOccurrencesBetween(ctx, pulsedb.ListOccurrencesBetweenParams{NamespaceID: h.NamespaceID, ScheduleID: h.ID, FromAt: now.Add(-time.Second), ToAt: now})
 	taken := map[int64]bool{}
 	for _, r := range rows {
 		taken[r.FireAt.UnixMicro()] = true
 	}
 	at := now
 	for at.UnixMicro()%1000 == 0 || taken[at.UnixMicro()] {
-		at = at.Add(time.Microsecond)
+		at = at.Add(-time.Microsecond)
 	}
 	return at, err
 }
