@@ -190,7 +190,7 @@ SELECT q.namespace_id, {id}, REPEAT('x', 32), 'succeeded', 'null', '', '', REPEA
 
 func seedTask(state, runAt, finishedAt string) string {
 	return `INSERT INTO pulse_tasks (namespace_id, id, queue_id, type, payload, payload_version, priority, rank_us, run_at, max_attempts, attempts_used, generation, idle_offers,
-  trace_parent, trace_state, actor_id, state, failure_code, failure_message, revision, created_at, updated_at, finished_at, expires_at)
+  trace_parent, trace_state, origin_kind, actor_id, state, failure_code, failure_message, revision, created_at, updated_at, finished_at, expires_at)
 SELECT q.namespace_id, {id}, q.id, 'bench', CONCAT('{"text":"', REPEAT('x', 89), '"}'), 0, 5, CAST(UNIX_TIMESTAMP(` + runAt + `) * 1000000 AS SIGNED) + numbers.n, ` + runAt + `, 5, 0,
-  ` + state + ` <> 'open', 0, '', '', q.id, ` + state + `, '', '', 1, @now, @now, ` + finishedAt + `, ` + finishedAt + ` + INTERVAL 7 DAY FROM {numbers}`
+  ` + state + ` <> 'open', 0, '', '', '', q.id, ` + state + `, '', '', 1, @now, @now, ` + finishedAt + `, ` + finishedAt + ` + INTERVAL 7 DAY FROM {numbers}`
 }
