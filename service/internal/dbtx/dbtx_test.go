@@ -438,8 +438,8 @@ func TestAPanicLeavesNoConnectionAndNoTransactionBehind(t *testing.T) {
 		first []dbtx.Question
 		ends  bool // fn was reached, and hears of the end
 	}{
-		"in the transaction": {fn: func(context.Context, *dbtx.Tx) error { panic("broken") }, ends: true},
-		"in a question":      {fn: func(ctx context.Context, tx *dbtx.Tx) error { return tx.Ask(ctx, panics) }, ends: true},
+		"in the transaction":  {fn: func(context.Context, *dbtx.Tx) error { panic("broken") }, ends: true},
+		"in a question":       {fn: func(ctx context.Context, tx *dbtx.Tx) error { return tx.Ask(ctx, panics) }, ends: true},
 		"in a first question": {first: []dbtx.Question{panics}},
 		"in a first answer": {first: []dbtx.Question{func(ctx context.Context, db dbtx.DBTX) error {
 			if db.QueryRowContext(ctx, "SELECT 1").Scan(new(int)) == nil {
