@@ -13,6 +13,7 @@ require (
 	github.com/hashicorp/golang-lru/v2 v2.0.7
 	github.com/jotaen/kong-completion v0.0.4
 	github.com/moby/moby/api v1.56.1
+	github.com/netresearch/go-cron v0.9.1
 	github.com/ogen-go/ogen v1.24.0
 	github.com/orbit-run/orbit/sdk/go v0.0.0
 	github.com/pressly/goose/v3 v3.30.0

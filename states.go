@@ -197,6 +197,72 @@ func (u UnknownOutcome) Value() (driver.Value, error) { return textValue(u) }
 // Scan reads a text column; NULL becomes "".
 func (u *UnknownOutcome) Scan(src any) error { return scanText(u, src) }
 
+// RunOverlap is what an instant of a schedule does while a task of an earlier one has not ended.
+type RunOverlap string
+
+// The values of RunOverlap.
+const (
+	RunSkip          RunOverlap = "skip"           // nothing: it is skipped
+	RunBufferOne     RunOverlap = "buffer_one"     // waits for the end, if none waits yet
+	RunBufferAll     RunOverlap = "buffer_all"     // waits for the end, and for those that wait already
+	RunAllow         RunOverlap = "allow"          // makes its task beside it
+	RunCancelRunning RunOverlap = "cancel_running" // cancels it, and waits for its end
+)
+
+// Valid reports whether r is one of the values of RunOverlap.
+func (r RunOverlap) Valid() bool {
+	return oneOf(r, RunSkip, RunBufferOne, RunBufferAll, RunAllow, RunCancelRunning)
+}
+
+// Value gives the text, or NULL for "".
+func (r RunOverlap) Value() (driver.Value, error) { return textValue(r) }
+
+// Scan reads a text column; NULL becomes "".
+func (r *RunOverlap) Scan(src any) error { return scanText(r, src) }
+
+// OccurrenceSource is what brought an occurrence of a schedule about.
+type OccurrenceSource string
+
+// The values of OccurrenceSource.
+const (
+	SourceTimetable OccurrenceSource = "timetable" // an instant came
+	SourceTrigger   OccurrenceSource = "trigger"   // somebody asked for one now
+	SourceBackfill  OccurrenceSource = "backfill"  // somebody asked for those of a time that is past
+)
+
+// Valid reports whether o is one of the values of OccurrenceSource.
+func (o OccurrenceSource) Valid() bool {
+	return oneOf(o, SourceTimetable, SourceTrigger, SourceBackfill)
+}
+
+// Value gives the text, or NULL for "".
+func (o OccurrenceSource) Value() (driver.Value, error) { return textValue(o) }
+
+// Scan reads a text column; NULL becomes "".
+func (o *OccurrenceSource) Scan(src any) error { return scanText(o, src) }
+
+// OccurrenceOutcome is what became of an instant of a schedule.
+type OccurrenceOutcome string
+
+// The values of OccurrenceOutcome.
+const (
+	OccurrenceFired    OccurrenceOutcome = "fired"    // has a task
+	OccurrenceBuffered OccurrenceOutcome = "buffered" // waits for an earlier task to end
+	OccurrenceSkipped  OccurrenceOutcome = "skipped"  // the policy for overlapping runs forbade it
+	OccurrenceMissed   OccurrenceOutcome = "missed"   // too late, or one too many, to be made up for
+)
+
+// Valid reports whether o is one of the values of OccurrenceOutcome.
+func (o OccurrenceOutcome) Valid() bool {
+	return oneOf(o, OccurrenceFired, OccurrenceBuffered, OccurrenceSkipped, OccurrenceMissed)
+}
+
+// Value gives the text, or NULL for "".
+func (o OccurrenceOutcome) Value() (driver.Value, error) { return textValue(o) }
+
+// Scan reads a text column; NULL becomes "".
+func (o *OccurrenceOutcome) Scan(src any) error { return scanText(o, src) }
+
 func oneOf[S ~string](s S, set ...S) bool { return slices.Contains(set, s) }
 
 func textValue[S ~string](s S) (driver.Value, error) {

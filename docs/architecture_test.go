@@ -15,7 +15,7 @@ func TestArchitectureIsComplete(t *testing.T) {
 	service := goSource(t, "../service")
 	for what, form := range map[string]string{
 		"loop":  `\{Name: "([a-z_]+)", Interval:`,
-		"event": `"((?:task|attempt|queue|gate|credential|worker)\.[a-z_]+)"`,
+		"event": `"((?:task|attempt|queue|gate|credential|worker|schedule)\.[a-z_]+)"`,
 	} {
 		found := regexp.MustCompile(form).FindAllStringSubmatch(service, -1)
 		if len(found) == 0 {

@@ -32,7 +32,18 @@ func keyedCalls(t *testing.T, o *harness.Orbit) []keyedCall {
 	failed := w.run()
 	wantItem(t, w.fail(failed, false), 200, "")
 	queued := submit(t, o, "q")
+	schedules := map[string]string{}
+	for _, name := range []string{"pause", "resume", "archive", "trigger", "backfill"} {
+		schedules[name] = "/v1/schedules/" + createSchedule(t, o, everyMinute(name)).ID
+	}
+	o.Call("POST", schedules["resume"]+":pause", `{"reason":"x"}`, harness.Key("before")).Want(t, 200)
 	return []keyedCall{
+		{"createSchedule", "/v1/schedules", `{"name":"new","timetable":{"cron":"@daily"},"task":{"queue":"q","type":"t"}}`, nil, 201},
+		{"pauseSchedule", schedules["pause"] + ":pause", `{"reason":"x"}`, nil, 200},
+		{"resumeSchedule", schedules["resume"] + ":resume", `{}`, nil, 200},
+		{"archiveSchedule", schedules["archive"] + ":archive", `{"reason":"x"}`, nil, 200},
+		{"triggerSchedule", schedules["trigger"] + ":trigger", `{}`, nil, 200},
+		{"backfillSchedule", schedules["backfill"] + ":backfill", `{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:10:00Z","reason":"x"}`, nil, 200},
 		{"createQueue", "/v1/queues", `{"name":"new"}`, nil, 201},
 		{"pauseQueue", "/v1/queues/" + queue + ":pause", `{"reason":"x"}`, nil, 200},
 		{"resumeQueue", "/v1/queues/" + paused + ":resume", `{}`, nil, 200},

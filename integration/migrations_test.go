@@ -126,7 +126,7 @@ func TestHistoryRejectsUpdate(t *testing.T) {
 	db := harness.New(t).DB
 	triggers := column(t, db, `SELECT EVENT_OBJECT_TABLE FROM information_schema.TRIGGERS
 		WHERE TRIGGER_SCHEMA = DATABASE() AND EVENT_MANIPULATION = 'UPDATE' AND ACTION_TIMING = 'BEFORE' ORDER BY 1`)
-	for _, table := range []string{"orbit_events", "orbit_audit_events", "pulse_attempt_receipts", "pulse_attempt_evidence"} {
+	for _, table := range []string{"orbit_events", "orbit_audit_events", "pulse_attempt_receipts", "pulse_attempt_evidence", "pulse_schedule_versions"} {
 		if !slices.Contains(triggers, table) {
 			t.Errorf("%s has no trigger against UPDATE", table)
 		}
@@ -208,7 +208,7 @@ func (x death) wantWhole(t *testing.T) {
 	}
 }
 
-const lastTrigger, lastTable = "pulse_attempt_evidence_no_update", "pulse_attempt_evidence"
+const lastTrigger, lastTable = "pulse_schedule_versions_no_update", "pulse_schedule_versions"
 
 func TestDeathAfterAStatementIsRecordedAsDone(t *testing.T) {
 	x := dieBeforeLast(t)

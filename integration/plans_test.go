@@ -65,6 +65,16 @@ var plans = map[string]plan{
 	"DueExpiredTasks":    {indexes: map[string]string{"pulse_tasks": "ix_pulse_tasks_expiry"}, rows: 3 * planDue, walks: true},
 	"LockScheduled":      {indexes: map[string]string{"pulse_scheduled": "PRIMARY"}, rows: 2 * planItems},
 	"DueKeys":            {indexes: map[string]string{"orbit_idempotency_keys": "ix_orbit_idempotency_keys_expiry"}, rows: 3 * planDue},
+	// schedules
+	"DueSchedules":          {indexes: map[string]string{"pulse_schedules": "ix_pulse_schedules_due"}, rows: 3 * planDue, walks: true},
+	"LockSchedules":         {indexes: map[string]string{"pulse_schedules": "PRIMARY"}, rows: 2 * planItems},
+	"ListCurrentVersions":   {indexes: map[string]string{"s": "PRIMARY", "v": "PRIMARY"}, rows: 4 * planItems},
+	"ListLiveOccurrences":   {indexes: map[string]string{"pulse_schedule_occurrences": "ix_pulse_schedule_occurrences_live"}, rows: 3 * planItems},
+	"ShareLiveOccurrences":  {indexes: map[string]string{"pulse_schedule_occurrences": "PRIMARY"}, rows: 2 * planItems},
+	"CountBuffered":         {indexes: map[string]string{"pulse_schedule_occurrences": "ix_pulse_schedule_occurrences_buffered"}, rows: 3 * planItems},
+	"ListBufferedBehind":    {indexes: map[string]string{"o": "PRIMARY", "b": "ix_pulse_schedule_occurrences_buffered"}, rows: 4 * planItems, walks: true},
+	"DueBufferedSchedules":  {indexes: map[string]string{"pulse_schedule_occurrences": "ix_pulse_schedule_occurrences_buffered"}, rows: 3 * planDue, walks: true},
+	"DueExpiredOccurrences": {indexes: map[string]string{"pulse_schedule_occurrences": "ix_pulse_schedule_occurrences_expiry"}, rows: 3 * planDue, walks: true},
 	// sequencer and feed
 	"HostSpooledNamespaces": {indexes: map[string]string{"orbit_event_spool": "PRIMARY"}, rows: planSpool + 3},
 	"LockEventHead":         {indexes: map[string]string{"orbit_event_heads": "PRIMARY"}, rows: 1},
@@ -184,8 +194,18 @@ func workForPlans(t *testing.T, o *harness.Orbit, seen *sightings) (queueID stri
 	twice := map[string]any{"items": []any{held[0].item(), held[0].item()}} // the second is judged alone
 	w.call("/v1/attempts:start", twice).Want(t, 200)
 	w.items("/v1/attempts:start", itemsOf(offers)...)
+	for i := range planItems {
+		createSchedule(t, o, everyMinute(fmt.Sprint("s", i), "run_overlap", "buffer_one", "timetable", map[string]any{"every_ms": 1000},
+			"task", map[string]any{"queue": "q", "type": "t", "priority": 1}))
+	}
 	o.Advance(time.Second)
-	for _, pass := range []string{"renew_replica", "promote_scheduled", "recover_leases", "sweep_instances", "expire_deadlines", "expire_instances", "retain_tasks", "retire_keys", "sequence_events", "look_ahead"} {
+	o.Pass("fire_schedules")
+	o.Advance(time.Second)
+	o.Pass("fire_schedules")
+	scheduled := w.claim(planItems / 2)
+	w.items("/v1/attempts:start", itemsOf(scheduled)...)
+	w.items("/v1/attempts:finish", itemsOf(scheduled, "outcome", "succeeded")...)
+	for _, pass := range []string{"renew_replica", "promote_scheduled", "recover_leases", "sweep_instances", "expire_deadlines", "expire_instances", "retain_tasks", "retire_keys", "release_buffered", "retain_occurrences", "sequence_events", "look_ahead"} {
 		o.Pass(pass)
 	}
 	o.Call("GET", "/v1/events?limit=100", nil).Want(t, 200)
@@ -225,6 +245,7 @@ var planTables = []string{
 	"orbit_idempotency_keys", "orbit_replies", "orbit_events", "orbit_event_spool", "orbit_event_log",
 	"pulse_queues", "pulse_execution_gates", "pulse_worker_sessions", "pulse_worker_instances",
 	"pulse_tasks", "pulse_ready", "pulse_scheduled", "pulse_blocked", "pulse_deadlines", "pulse_attempts", "pulse_attempt_receipts",
+	"pulse_schedules", "pulse_schedule_versions", "pulse_schedule_occurrences",
 }
 
 // planDue is how many rows of each kind are due on large tables: fewer than a pass takes, so that a walk past them would be seen.
@@ -242,9 +263,14 @@ func growTables(t *testing.T, conn *sql.Conn, queueID string) {
 SELECT k.namespace_id, k.scope, CONCAT('grown', n.i), k.actor_id, k.operation, k.digest, k.state, k.resource_kind, {id}, {id}, k.created_at, IF(n.i <= planDue, k.created_at + INTERVAL 1 MICROSECOND, k.expires_at)
 FROM {n} JOIN (SELECT * FROM orbit_idempotency_keys WHERE state = 'done' AND operation = 'submitTask' LIMIT 1) k`,
 		`INSERT INTO pulse_tasks (namespace_id, id, queue_id, type, payload, payload_version, priority, rank_us, run_at, max_attempts, attempts_used, generation, idle_offers,
-  trace_parent, trace_state, actor_id, state, failure_code, failure_message, revision, created_at, updated_at, finished_at, expires_at)
-SELECT q.namespace_id, {id}, q.id, 'grown', '{}', 0, 5, n.i, @now, 5, 0, 0, 0, '', '', q.id, IF(n.i % 2, 'open', 'succeeded'), '', '', 1, @now, @now,
+  trace_parent, trace_state, actor_id, origin_kind, state, failure_code, failure_message, revision, created_at, updated_at, finished_at, expires_at)
+SELECT q.namespace_id, {id}, q.id, 'grown', '{}', 0, 5, n.i, @now, 5, 0, 0, 0, '', '', q.id, '', IF(n.i % 2, 'open', 'succeeded'), '', '', 1, @now, @now,
   IF(n.i % 2, NULL, @now), IF(n.i % 2, NULL, IF(n.i <= planDue, @now - INTERVAL 1 DAY, @now + INTERVAL 1 DAY)) FROM {n} JOIN {q}`,
+		`INSERT INTO pulse_schedules SELECT q.namespace_id, {id}, CONCAT('grown', n.i), 1, NULL, '', NULL, @now - INTERVAL 2 DAY, IF(n.i <= planDue, @now - INTERVAL 1 DAY, @now + INTERVAL 1 DAY), 1, @now, @now FROM {n} JOIN {q}`,
+		`INSERT INTO pulse_schedule_versions SELECT q.namespace_id, {id}, 1, '{}', 0, 'skip', 60000, 1, q.id, 't', 'null', 0, 5, 0, 0, q.id, @now FROM {n} JOIN {q}`,
+		`INSERT INTO pulse_schedule_occurrences (namespace_id, id, schedule_id, fire_at, schedule_version, source, outcome, code, task_id, version, live_schedule_id, buffered_schedule_id, created_at, updated_at, expires_at)
+SELECT q.namespace_id, {id}, {id}, @now, 1, 'timetable', IF(n.i <= planDue, 'buffered', 'fired'), '', IF(n.i <= planDue, NULL, {id}), 1, IF(n.i > planDue AND n.i % 2, {id}, NULL), IF(n.i <= planDue, {id}, NULL), @now, @now,
+  IF(n.i <= planDue OR n.i % 2, NULL, IF(n.i <= 2 * planDue, @now - INTERVAL 1 DAY, @now + INTERVAL 1 DAY)) FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_ready SELECT q.namespace_id, q.id, 5, n.i, {id} FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_scheduled SELECT IF(n.i <= planDue, @now - INTERVAL n.i SECOND, @now + INTERVAL 1 DAY), q.namespace_id, {id}, q.id, 5, n.i FROM {n} JOIN {q}`,
 		`INSERT INTO pulse_deadlines SELECT IF(n.i <= planDue, @now - INTERVAL n.i SECOND, @now + INTERVAL 1 DAY), q.namespace_id, {id} FROM {n} JOIN {q}`,

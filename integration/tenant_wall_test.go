@@ -19,6 +19,7 @@ type zoo struct {
 	attempts         map[string]offer  // by state of the attempt
 	evidence         string            // of the succeeded attempt
 	instance         string
+	schedule         string
 	epoch            int64
 }
 
@@ -30,6 +31,7 @@ func newZoo(t *testing.T, o *harness.Orbit, key, name string) zoo {
 	defer func() { o.Key = first }()
 	z := zoo{queueName: name, tasks: map[string]string{}, attempts: map[string]offer{}}
 	z.queue = o.CreateQueue(name, map[string]any{"offer_timeout_ms": 3_600_000, "lease_ms": 5000, "backoff_initial_ms": 0})
+	z.schedule = createSchedule(t, o, everyMinute("s-"+name, "task", map[string]any{"queue": name, "type": "t"})).ID
 	w := openWorker(t, o, "worker-"+name, name)
 	z.instance, z.epoch = w.instance, w.epoch
 	run := func(state string) offer {
@@ -192,10 +194,32 @@ func TestWhatIsHiddenAnswersAsIfItWereNotThere(t *testing.T) {
 		{"submitTasks", "POST", "/v1/tasks:batch", `{"items":[{"queue_id":"{id}","type":"t","idempotency_key":"wall"}]}`, false, false},
 		{"openWorkerSession", "POST", "/v1/worker-sessions", `{"worker_name":"wall","instance_id":"` + absent + `","queues":["{id}"],"types":[],"slots":1}`, false, false},
 		{"claimTasks of a queue", "POST", "/v1/claims", `{"instance_id":"` + mine.instance + `","epoch":1,"claim_seq":90,"max":1,"queues":["{id}"]}`, false, false},
+		{"createSchedule by queue id", "POST", "/v1/schedules", `{"name":"wall","timetable":{"cron":"@daily"},"task":{"queue_id":"{id}","type":"t"}}`, true, false},
 		{"lookupIdempotencyKey of pauseQueue", "GET", "/v1/idempotency-keys?operation=pauseQueue&key=zoo&path=/v1/queues/{id}:pause", "", false, false},
 	} {
 		w.hides(c, absent, queues)
 		sibling.hides(c, absent, queues)
+	}
+	schedules := map[string]string{"a hidden schedule": hidden.schedule, "a foreign schedule": foreign.schedule}
+	definition := `"timetable":{"cron":"@daily"},"task":{"queue":"open","type":"t"}`
+	for _, c := range []wallCall{
+		{"getSchedule", "GET", "/v1/schedules/{id}", "", false, false},
+		{"updateSchedule", "PUT", "/v1/schedules/{id}", "{" + definition + "}", false, true},
+		{"updateSchedule with a bad body", "PUT", "/v1/schedules/{id}", "{}", false, true},
+		{"pauseSchedule", "POST", "/v1/schedules/{id}:pause", `{"reason":"x"}`, true, false},
+		{"resumeSchedule", "POST", "/v1/schedules/{id}:resume", "", true, false},
+		{"archiveSchedule", "POST", "/v1/schedules/{id}:archive", `{"reason":"x"}`, true, false},
+		{"triggerSchedule", "POST", "/v1/schedules/{id}:trigger", "", true, false},
+		{"backfillSchedule", "POST", "/v1/schedules/{id}:backfill", `{"from":"2026-01-01T00:00:00Z","to":"2026-01-01T00:01:00Z"}`, true, false},
+		{"previewSchedule", "POST", "/v1/schedules:preview", `{"schedule_id":"{id}"}`, false, false},
+		{"listScheduleVersions", "GET", "/v1/schedules/{id}/versions", "", false, false},
+		{"getScheduleVersion", "GET", "/v1/schedules/{id}/versions/1", "", false, false},
+		{"listScheduleOccurrences", "GET", "/v1/schedules/{id}/occurrences", "", false, false},
+		{"lookupIdempotencyKey of pauseSchedule", "GET", "/v1/idempotency-keys?operation=pauseSchedule&key=zoo&path=/v1/schedules/{id}:pause", "", false, false},
+		{"voidIdempotencyKey of pauseSchedule", "POST", "/v1/idempotency-keys:void", `{"operation":"pauseSchedule","key":"wall","path":"/v1/schedules/{id}:pause"}`, false, false},
+	} {
+		w.hides(c, absent, schedules)
+		sibling.hides(c, absent, schedules)
 	}
 	names := map[string]string{"a hidden queue's name": hidden.queueName, "a foreign queue's name": foreign.queueName} // as long as the absent one
 	for _, c := range []wallCall{

@@ -44,6 +44,10 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 	offered := w.claimOne()
 	ready := submit(t, o, "q")
 	scheduled := submit(t, o, "q", "delay_ms", 3_600_000, "deadline_at", "2100-01-01T00:00:00Z")
+	sched := createSchedule(t, o, everyMinute("s", "run_overlap", "buffer_all"))
+	var triggered, waiting occurrence
+	o.Call("POST", "/v1/schedules/"+sched.ID+":trigger", nil, harness.Key("t1")).Want(t, 200).JSON(t, &triggered)
+	o.Call("POST", "/v1/schedules/"+sched.ID+":trigger", nil, harness.Key("t2")).Want(t, 200).JSON(t, &waiting)
 	o.Call("POST", "/v1/queues/"+queue+":pause", `{"reason":"test"}`, harness.Key("pause")).Want(t, 200)
 	wantItem(t, w.start(offered), 409, "start_refused")
 	blocked := offered.TaskID
@@ -118,6 +122,27 @@ func TestVerifyFindsWhatIsBroken(t *testing.T) {
 			"UPDATE pulse_worker_instances SET state = 'superseded', ended_at = opened_at WHERE id = " + hex, old},
 		{"an incarnation of an epoch to come", "pulse.instance.epoch",
 			"UPDATE pulse_worker_instances SET epoch = epoch + 7 WHERE id = " + hex, "UPDATE pulse_worker_instances SET epoch = epoch - 7 WHERE id = " + hex, old},
+		{"a schedule's version without event", "pulse.schedule.events",
+			"UPDATE pulse_schedules SET revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_schedules SET revision = revision - 1 WHERE id = " + hex, sched.ID},
+		{"a version that is not there", "pulse.schedule.events pulse.schedule.versions",
+			"UPDATE pulse_schedules SET current_version = 2, revision = revision + 1 WHERE id = " + hex, "UPDATE pulse_schedules SET current_version = 1, revision = revision - 1 WHERE id = " + hex, sched.ID},
+		{"a schedule that does not wake", "pulse.schedule.next_fire",
+			"UPDATE pulse_schedules SET next_fire_at = NULL WHERE id = " + hex,
+			"UPDATE pulse_schedules SET next_fire_at = '" + sched.NextFireAt.Format("2006-01-02 15:04:05") + "' WHERE id = " + hex, sched.ID},
+		{"a schedule that wakes late", "pulse.schedule.next_fire",
+			"UPDATE pulse_schedules SET next_fire_at = TIMESTAMPADD(SECOND, 1, next_fire_at) WHERE id = " + hex,
+			"UPDATE pulse_schedules SET next_fire_at = TIMESTAMPADD(SECOND, -1, next_fire_at) WHERE id = " + hex, sched.ID},
+		{"an occurrence that does not count its task", "pulse.occurrence.running pulse.task.occurrence",
+			"UPDATE pulse_schedule_occurrences SET live_schedule_id = NULL, expires_at = '2100-01-01' WHERE id = " + hex,
+			"UPDATE pulse_schedule_occurrences SET live_schedule_id = schedule_id, expires_at = NULL WHERE id = " + hex, triggered.ID},
+		{"an occurrence of another's task", "pulse.occurrence.running pulse.occurrence.task",
+			"UPDATE pulse_schedule_occurrences SET task_id = UNHEX('" + done.TaskID + "') WHERE id = " + hex,
+			"UPDATE pulse_schedule_occurrences SET task_id = UNHEX('" + triggered.TaskID + "') WHERE id = " + hex, triggered.ID},
+		{"an occurrence's version without event", "pulse.occurrence.events",
+			"UPDATE pulse_schedule_occurrences SET version = version + 1 WHERE id = " + hex, "UPDATE pulse_schedule_occurrences SET version = version - 1 WHERE id = " + hex, waiting.ID},
+		{"an occurrence after the watermark", "pulse.occurrence.watermark",
+			"UPDATE pulse_schedule_occurrences SET source = 'timetable', actor_id = NULL, fire_at = TIMESTAMPADD(DAY, 1, fire_at) WHERE id = " + hex,
+			"UPDATE pulse_schedule_occurrences SET source = 'trigger', actor_id = schedule_id, fire_at = TIMESTAMPADD(DAY, -1, fire_at) WHERE id = " + hex, waiting.ID},
 		{"a namespace without a root gate", "pulse.namespace.root_gate",
 			"DELETE FROM pulse_execution_gates WHERE scope = 'namespace' AND namespace_id = " + hex,
 			"INSERT INTO pulse_execution_gates (namespace_id, scope, scope_id, state, control_version, closed_gates, reason, updated_at) " +

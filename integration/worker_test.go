@@ -201,10 +201,13 @@ func wantItem(t testing.TB, got itemResult, status int, code string) {
 
 // task is a task as it is shown, as far as tests look at it.
 type task struct {
-	ID      string `json:"id"`
-	State   string `json:"state"`
-	Etag    string `json:"etag"`
-	Waiting struct {
+	ID       string `json:"id"`
+	QueueID  string `json:"queue_id"`
+	Type     string `json:"type"`
+	Priority int    `json:"priority"`
+	State    string `json:"state"`
+	Etag     string `json:"etag"`
+	Waiting  struct {
 		Kind    string    `json:"kind"`
 		Until   time.Time `json:"until"`
 		Blocker struct {

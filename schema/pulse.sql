@@ -107,6 +107,8 @@ CREATE TABLE pulse_tasks (
   trace_parent    VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'W3C traceparent of the submission; empty if none',
   trace_state     VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'W3C tracestate of the submission; empty if none',
   actor_id        BINARY(16)   NOT NULL COMMENT 'who submitted it',
+  origin_kind     VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'what made it: schedule; empty for a submission',
+  origin_id       BINARY(16)   NULL     COMMENT 'which one: of a schedule the occurrence',
   state           VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'open, review, succeeded, failed, cancelled; what is shown of an open task follows from its working row',
   failure_code    VARCHAR(128) NOT NULL COMMENT 'why it failed, waits in review or was last retried; empty if nothing went wrong',
   failure_message VARCHAR(4096) NOT NULL COMMENT 'the same, for people',
@@ -123,6 +125,7 @@ CREATE TABLE pulse_tasks (
   CONSTRAINT ck_pulse_tasks_payload CHECK (JSON_VALID(payload)),
   CONSTRAINT ck_pulse_tasks_priority CHECK (priority BETWEEN 1 AND 9),
   CONSTRAINT ck_pulse_tasks_budget CHECK (max_attempts BETWEEN 1 AND 100 AND attempts_used <= max_attempts),
+  CONSTRAINT ck_pulse_tasks_origin CHECK (origin_kind IN ('', 'schedule') AND (origin_kind = '') = (origin_id IS NULL)),
   CONSTRAINT ck_pulse_tasks_state CHECK (state IN ('open', 'review', 'succeeded', 'failed', 'cancelled')),
   CONSTRAINT ck_pulse_tasks_finished CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)
     AND (finished_at IS NULL) = (expires_at IS NULL)),
@@ -247,3 +250,81 @@ CREATE TABLE pulse_attempt_evidence (
   CONSTRAINT ck_pulse_attempt_evidence_outcome CHECK (outcome IN ('succeeded', 'failed', 'cancelled')),
   CONSTRAINT ck_pulse_attempt_evidence_result CHECK (result IS NULL OR JSON_VALID(result))
 ) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin COMMENT='results that came too late, or in contradiction; kept and usable, never applied by themselves';
+
+CREATE TABLE pulse_schedules (
+  namespace_id    BINARY(16)    NOT NULL COMMENT 'tenant',
+  id              BINARY(16)    NOT NULL COMMENT 'identity',
+  name            VARCHAR(128)  NOT NULL COMMENT 'name, unique in the namespace; an archived schedule keeps it',
+  current_version BIGINT        NOT NULL COMMENT 'the version that fires',
+  paused_at       DATETIME(6)   NULL     COMMENT 'since when it is paused, UTC; null while it is not',
+  pause_reason    VARCHAR(1024) NOT NULL COMMENT 'why it was paused, for people; empty while it is not',
+  archived_at     DATETIME(6)   NULL     COMMENT 'when it ended for good, UTC; null while it has not',
+  watermark       DATETIME(6)   NOT NULL COMMENT 'every instant up to this one has been dealt with, UTC; never goes back',
+  next_fire_at    DATETIME(6)   NULL     COMMENT 'first instant after the watermark, UTC; null while paused, when archived, and when none is to come',
+  revision        BIGINT        NOT NULL COMMENT 'version for compare-and-swap, from 1; raised by changes, not by fires',
+  created_at      DATETIME(6)   NOT NULL COMMENT 'when it was created, UTC',
+  updated_at      DATETIME(6)   NOT NULL COMMENT 'last change, UTC',
+  PRIMARY KEY (namespace_id, id),
+  UNIQUE KEY uq_pulse_schedules_name (namespace_id, name),
+  KEY ix_pulse_schedules_due (next_fire_at),
+  CONSTRAINT fk_pulse_schedules_namespace FOREIGN KEY (namespace_id) REFERENCES orbit_namespaces (id),
+  CONSTRAINT ck_pulse_schedules_next CHECK (next_fire_at IS NULL OR next_fire_at > watermark AND paused_at IS NULL AND archived_at IS NULL),
+  CONSTRAINT ck_pulse_schedules_revision CHECK (revision >= 1 AND current_version >= 1 AND current_version <= revision)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin COMMENT='a schedule: makes tasks at the instants of its current version; whoever fires or changes it holds its row';
+
+CREATE TABLE pulse_schedule_versions (
+  namespace_id       BINARY(16)   NOT NULL COMMENT 'tenant',
+  schedule_id        BINARY(16)   NOT NULL COMMENT 'schedule',
+  version            BIGINT       NOT NULL COMMENT 'number of the version, from 1',
+  timetable          JSON         NOT NULL COMMENT 'when it fires: cron, interval, calendar or one instant; zone, policies where clocks change, bounds',
+  jitter_ms          BIGINT       NOT NULL COMMENT 'tasks may run up to this much after their instant, a function of schedule and instant, milliseconds',
+  run_overlap        VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'what an instant does while an earlier task has not ended: skip, buffer_one, buffer_all, allow, cancel_running',
+  catch_up_window_ms BIGINT       NOT NULL COMMENT 'instants older than this are missed, milliseconds',
+  catch_up_max       INT UNSIGNED NOT NULL COMMENT 'of instants more than a minute late only so many, the latest, are made up for; the others are missed',
+  queue_id           BINARY(16)   NOT NULL COMMENT 'queue of the tasks',
+  type               VARCHAR(128) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'names the handler',
+  payload            LONGTEXT     NOT NULL COMMENT 'business JSON of each task as it was sent, digit by digit',
+  payload_version    INT UNSIGNED NOT NULL COMMENT 'schema version of the payload, the business''s own',
+  priority           TINYINT UNSIGNED NOT NULL COMMENT '1 (first) to 9',
+  max_attempts       INT UNSIGNED NOT NULL COMMENT 'attempt budget of each task; 0 takes the queue''s when it fires',
+  deadline_ms        BIGINT       NOT NULL COMMENT 'deadline of each task, counted from when it may run, milliseconds; 0 is none',
+  actor_id           BINARY(16)   NOT NULL COMMENT 'who published it; its tasks are submitted in this name',
+  created_at         DATETIME(6)  NOT NULL COMMENT 'publication, UTC',
+  PRIMARY KEY (namespace_id, schedule_id, version),
+  CONSTRAINT fk_pulse_schedule_versions_schedule FOREIGN KEY (namespace_id, schedule_id) REFERENCES pulse_schedules (namespace_id, id),
+  CONSTRAINT fk_pulse_schedule_versions_queue FOREIGN KEY (namespace_id, queue_id) REFERENCES pulse_queues (namespace_id, id),
+  CONSTRAINT ck_pulse_schedule_versions_overlap CHECK (run_overlap IN ('skip', 'buffer_one', 'buffer_all', 'allow', 'cancel_running')),
+  CONSTRAINT ck_pulse_schedule_versions_policy CHECK (version >= 1 AND jitter_ms >= 0 AND catch_up_window_ms >= 60000 AND deadline_ms >= 0),
+  CONSTRAINT ck_pulse_schedule_versions_task CHECK (priority BETWEEN 1 AND 9 AND max_attempts <= 100 AND JSON_VALID(payload))
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin COMMENT='what a schedule is, from one change to the next; never updated';
+
+CREATE TABLE pulse_schedule_occurrences (
+  namespace_id         BINARY(16)  NOT NULL COMMENT 'tenant',
+  id                   BINARY(16)  NOT NULL COMMENT 'identity, time-ordered',
+  schedule_id          BINARY(16)  NOT NULL COMMENT 'schedule',
+  fire_at              DATETIME(6) NOT NULL COMMENT 'the instant, UTC; of a trigger the time of the call, never on a whole millisecond, where timetables have theirs',
+  schedule_version     BIGINT      NOT NULL COMMENT 'version of the schedule it is of',
+  source               VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'timetable, trigger or backfill',
+  outcome              VARCHAR(16) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'fired (has a task), buffered (waits for an earlier task to end), skipped, missed',
+  code                 VARCHAR(32) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'why it was skipped or missed; empty otherwise',
+  task_id              BINARY(16)  NULL     COMMENT 'its task; set exactly when fired',
+  version              BIGINT      NOT NULL COMMENT 'raised by each change of the outcome, from 1',
+  live_schedule_id     BINARY(16)  NULL     COMMENT 'schedule_id, set exactly while the task has not ended',
+  buffered_schedule_id BINARY(16)  NULL     COMMENT 'schedule_id, set exactly while buffered',
+  actor_id             BINARY(16)  NULL     COMMENT 'who triggered or backfilled it; null for the timetable',
+  created_at           DATETIME(6) NOT NULL COMMENT 'when the instant was dealt with first, UTC',
+  updated_at           DATETIME(6) NOT NULL COMMENT 'last change of the outcome, UTC',
+  expires_at           DATETIME(6) NULL     COMMENT 'retention may remove it then, UTC; set exactly when it neither waits nor has a task that has not ended',
+  PRIMARY KEY (namespace_id, id),
+  UNIQUE KEY uq_pulse_schedule_occurrences_fire (namespace_id, schedule_id, fire_at),
+  KEY ix_pulse_schedule_occurrences_live (namespace_id, live_schedule_id),
+  KEY ix_pulse_schedule_occurrences_buffered (buffered_schedule_id, namespace_id, fire_at),
+  KEY ix_pulse_schedule_occurrences_expiry (expires_at),
+  CONSTRAINT fk_pulse_schedule_occurrences_version FOREIGN KEY (namespace_id, schedule_id, schedule_version) REFERENCES pulse_schedule_versions (namespace_id, schedule_id, version),
+  CONSTRAINT ck_pulse_schedule_occurrences_source CHECK (source IN ('timetable', 'trigger', 'backfill') AND (source = 'timetable') = (actor_id IS NULL)),
+  CONSTRAINT ck_pulse_schedule_occurrences_outcome CHECK (outcome IN ('fired', 'buffered', 'skipped', 'missed') AND (outcome = 'fired') = (task_id IS NOT NULL)
+    AND (outcome IN ('skipped', 'missed')) = (code <> '')),
+  CONSTRAINT ck_pulse_schedule_occurrences_open CHECK ((outcome = 'buffered') = (buffered_schedule_id IS NOT NULL) AND (live_schedule_id IS NULL OR outcome = 'fired')
+    AND (expires_at IS NULL) = (buffered_schedule_id IS NOT NULL OR live_schedule_id IS NOT NULL)),
+  CONSTRAINT ck_pulse_schedule_occurrences_version CHECK (version >= 1)
+) ENGINE=InnoDB DEFAULT CHARSET=utf8mb4 COLLATE=utf8mb4_0900_bin COMMENT='what became of one instant of a schedule; one row an instant, whatever is edited or raced';

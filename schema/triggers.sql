@@ -11,3 +11,6 @@ CREATE TRIGGER pulse_attempt_receipts_no_update BEFORE UPDATE ON pulse_attempt_r
 
 CREATE TRIGGER pulse_attempt_evidence_no_update BEFORE UPDATE ON pulse_attempt_evidence FOR EACH ROW
   SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'pulse_attempt_evidence is history: rows are never updated';
+
+CREATE TRIGGER pulse_schedule_versions_no_update BEFORE UPDATE ON pulse_schedule_versions FOR EACH ROW
+  SIGNAL SQLSTATE '45000' SET MESSAGE_TEXT = 'pulse_schedule_versions is history: rows are never updated';

@@ -177,6 +177,74 @@ func TestQueuesFromTheCommandLine(t *testing.T) {
 	}
 }
 
+func TestSchedulesFromTheCommandLine(t *testing.T) {
+	o := harness.Start(t, harness.Options{})
+	t.Setenv("ORBIT_SERVER", o.URL())
+	t.Setenv("ORBIT_KEY_FILE", write(t, "key", o.Key+"\n"))
+	o.CreateQueue("q", nil)
+
+	var s api.Schedule
+	program("schedule", "create", "nightly", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "-q", "q", "-t", "report", "-p", `{"n":1.0}`, "--deadline", "2h", "--catch-up-max", "0", "-o", "json").json(t, &s)
+	if s.Name != "nightly" || s.Timetable.Cron.Value != "30 2 * * *" || s.Task.DeadlineMs.Value != 7_200_000 || s.CatchUpMax != 0 || s.RunOverlap != "skip" {
+		t.Fatalf("got %+v", s)
+	}
+	s = api.Schedule{}
+	program("schedule", "update", "nightly", "--every", "1h", "--phase", "5m", "--run-overlap", "allow", "-o", "json").json(t, &s)
+	if s.Version != 2 || s.Timetable.Cron.Set || s.Timetable.EveryMs.Value != 3_600_000 || s.Timetable.PhaseMs.Value != 300_000 || s.RunOverlap != "allow" ||
+		s.Timetable.Zone.Value != "Europe/Berlin" || !strings.Contains(string(s.Task.Payload), "1.0") || s.Task.DeadlineMs.Value != 7_200_000 || s.CatchUpMax != 0 {
+		t.Fatalf("after the change: %+v", s)
+	}
+	if got := program("schedule", "update", "nightly", "--every", "2h", "--revision", "1"); got.code != exitFailed || !strings.Contains(got.err, "revision_mismatch") {
+		t.Errorf("a change of an old revision: exit code %d, %s", got.code, got.err)
+	}
+	if got := program("schedule", "update", "nightly"); got.code != exitUsage {
+		t.Errorf("a change of nothing: exit code %d", got.code)
+	}
+	if got := program("schedule", "create", "x", "--cron", "@daily", "--every", "1h", "-q", "q", "-t", "t"); got.code != exitUsage {
+		t.Errorf("two kinds of timetable: exit code %d, %s", got.code, got.err)
+	}
+	if got := program("schedule", "preview", "--cron", "30 2 * * *", "--zone", "Europe/Berlin", "--after", "2028-03-25T12:00:00Z", "-n", "1").want(t, 0); !strings.Contains(got.out, "2028-03-26T03:00:00+02:00") {
+		t.Errorf("preview:\n%s", got.out)
+	}
+	var preview api.SchedulePreview
+	if program("schedule", "preview", s.ID, "-n", "3", "-o", "json").json(t, &preview); len(preview.Items) != 3 || preview.Items[0].FireAt.Minute() != 5 {
+		t.Errorf("preview of a stored one: %+v", preview)
+	}
+	if got := program("schedule", "trigger", "nightly").want(t, 0); !strings.Contains(got.out, "fired") {
+		t.Errorf("trigger:\n%s", got.out)
+	}
+	var fired struct{ Items []api.Occurrence }
+	program("schedule", "occurrences", "nightly", "-o", "json").json(t, &fired)
+	if got := program("task", "get", fired.Items[0].TaskID.Value).want(t, 0); !strings.Contains(got.out, "schedule "+s.ID) {
+		t.Errorf("the task does not show its origin:\n%s", got.out)
+	}
+	if got := program("schedule", "backfill", "nightly", "--from", "2026-01-01T00:00:00Z", "--to", "2026-01-01T03:00:00Z").want(t, 0); !regexp.MustCompile(`(?m)^fired +3$`).MatchString(got.out) {
+		t.Errorf("backfill:\n%s", got.out)
+	}
+	if got := program("schedule", "occurrences", "nightly").want(t, 0); strings.Count(got.out, "backfill") != 3 || strings.Count(got.out, "trigger") != 1 {
+		t.Errorf("occurrences:\n%s", got.out)
+	}
+	if got := program("schedule", "versions", "nightly").want(t, 0); !strings.Contains(got.out, "30 2 * * *") || !strings.Contains(got.out, "every 1h0m0s + 5m0s") {
+		t.Errorf("versions:\n%s", got.out)
+	}
+	if got := program("schedule", "pause", "nightly", "-r", "repairs").want(t, 0); !strings.Contains(got.out, "repairs") {
+		t.Errorf("pause:\n%s", got.out)
+	}
+	if got := program("schedule", "list").want(t, 0); !strings.Contains(got.out, "paused") {
+		t.Errorf("list:\n%s", got.out)
+	}
+	program("schedule", "resume", "nightly").want(t, 0)
+	if got := program("schedule", "get", "nightly").want(t, 0); !regexp.MustCompile(`(?m)^state +active$`).MatchString(got.out) {
+		t.Errorf("get:\n%s", got.out)
+	}
+	if got := program("schedule", "archive", "nightly", "-r", "over").want(t, 0); !strings.Contains(got.out, "archived") {
+		t.Errorf("archive:\n%s", got.out)
+	}
+	if got := program("schedule", "get", "nosuch"); got.code != exitFailed || !strings.Contains(got.err, `"nosuch"`) {
+		t.Errorf("a schedule that is not there: exit code %d, %s", got.code, got.err)
+	}
+}
+
 func TestTasksFromTheCommandLine(t *testing.T) {
 	o := harness.Start(t, harness.Options{})
 	t.Setenv("ORBIT_SERVER", o.URL())

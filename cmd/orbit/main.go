@@ -20,15 +20,16 @@ type commands struct {
 	Config configFlag   `name:"config" type:"path" env:"ORBIT_CONFIG" placeholder:"FILE" help:"YAML file of settings; flags and environment win over it."`
 	Output outputFormat `short:"o" enum:"table,json" default:"table" help:"Form of what is printed: ${enum}."`
 
-	Serve   serveCommand   `cmd:"" help:"Run the service."`
-	Dev     devCommand     `cmd:"" help:"Run one service on a throw-away database, for trying things."`
-	Migrate migrateCommand `cmd:"" help:"Bring the database to this program's version, or show where it is."`
-	Admin   adminCommand   `cmd:"" help:"Make tenants and credentials, on the host, with the database's DSN."`
-	Verify  verifyCommand  `cmd:"" help:"Check the invariants of everything stored."`
-	Task    taskCommand    `cmd:"" help:"Submit, read, cancel and retry tasks."`
-	Queue   queueCommand   `cmd:"" help:"Make, read, change and pause queues."`
-	Demo    demoCommand    `cmd:"" help:"Put real files through it, kill a worker and the server in the middle, and compare every result."`
-	Bench   benchCommand   `cmd:"" help:"Measure what a database server carries through Orbit, on a database of its own."`
+	Serve    serveCommand    `cmd:"" help:"Run the service."`
+	Dev      devCommand      `cmd:"" help:"Run one service on a throw-away database, for trying things."`
+	Migrate  migrateCommand  `cmd:"" help:"Bring the database to this program's version, or show where it is."`
+	Admin    adminCommand    `cmd:"" help:"Make tenants and credentials, on the host, with the database's DSN."`
+	Verify   verifyCommand   `cmd:"" help:"Check the invariants of everything stored."`
+	Task     taskCommand     `cmd:"" help:"Submit, read, cancel and retry tasks."`
+	Queue    queueCommand    `cmd:"" help:"Make, read, change and pause queues."`
+	Schedule scheduleCommand `cmd:"" help:"Make, read, change, trigger and pause schedules."`
+	Demo     demoCommand     `cmd:"" help:"Put real files through it, kill a worker and the server in the middle, and compare every result."`
+	Bench    benchCommand    `cmd:"" help:"Measure what a database server carries through Orbit, on a database of its own."`
 
 	Settings   settingsCommand           `cmd:"" name:"config" help:"Show the settings in effect."`
 	DemoWorker demoWorkerCommand         `cmd:"" hidden:""`

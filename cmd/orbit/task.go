@@ -113,6 +113,17 @@ func (c *taskGetCommand) Run(ctx commandContext, p *printer) error {
 	return p.list(nil, []string{"ATTEMPT", "GENERATION", "STATE", "OFFERED", "STARTED", "ENDED", "CODE"}, rows)
 }
 
+// origin is what made a task that nobody submitted.
+func origin(o api.OptTaskOrigin) string {
+	switch {
+	case !o.Set:
+		return ""
+	case o.Value.ScheduleID.Set:
+		return o.Value.Kind + " " + o.Value.ScheduleID.Value + " of " + instant(o.Value.FireAt.Value)
+	}
+	return o.Value.Kind + ", occurrence " + o.Value.ID
+}
+
 func taskRows(t *api.Task) [][]string {
 	rows := [][]string{
 		{"task", t.ID},
@@ -125,6 +136,7 @@ func taskRows(t *api.Task) [][]string {
 		{"attempts", fmt.Sprintf("%d of %d", t.AttemptsUsed, t.MaxAttempts)},
 		{"run at", instant(t.RunAt)},
 		{"deadline", instant(t.DeadlineAt.Value)},
+		{"origin", origin(t.Origin)},
 		{"created", instant(t.CreatedAt)},
 		{"finished", instant(t.FinishedAt.Value)},
 		{"failure", failure(t.Failure)},

@@ -14,6 +14,88 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+func encodeArchiveScheduleResponse(response *ArchiveScheduleOKHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag,Idempotency-Replayed")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeBackfillScheduleResponse(response *BackfillScheduleOKHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Idempotency-Replayed")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeCancelTaskResponse(response *CancelTaskOKHeaders, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Access-Control-Expose-Headers", "Etag,Idempotency-Replayed")
@@ -205,6 +287,65 @@ func encodeCreateQueueResponse(response *CreateQueueCreatedHeaders, w http.Respo
 	return nil
 }
 
+func encodeCreateScheduleResponse(response *CreateScheduleCreatedHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag,Idempotency-Replayed,Location")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+		// Encode "Location" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Location",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.Location))
+			}); err != nil {
+				return errors.Wrap(err, "encode Location header")
+			}
+		}
+	}
+	w.WriteHeader(201)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeFinishAttemptsResponse(response jx.Raw, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
@@ -332,6 +473,49 @@ func encodeGetQueueDepthResponse(response *QueueDepth, w http.ResponseWriter, sp
 	return nil
 }
 
+func encodeGetScheduleResponse(response *ScheduleHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeGetScheduleVersionResponse(response *ScheduleVersion, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeGetTaskResponse(response *TaskHeaders, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Access-Control-Expose-Headers", "Etag")
@@ -430,6 +614,45 @@ func encodeListEventsResponse(response *EventPage, w http.ResponseWriter, span t
 }
 
 func encodeListQueuesResponse(response *QueueList, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeListScheduleOccurrencesResponse(response *OccurrenceList, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeListScheduleVersionsResponse(response *ScheduleVersionList, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeListSchedulesResponse(response *ScheduleList, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
 
@@ -542,6 +765,66 @@ func encodePauseQueueResponse(response *PauseQueueOKHeaders, w http.ResponseWrit
 	return nil
 }
 
+func encodePauseScheduleResponse(response *PauseScheduleOKHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag,Idempotency-Replayed")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodePreviewScheduleResponse(response *SchedulePreview, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeReleaseAttemptsResponse(response jx.Raw, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.WriteHeader(200)
@@ -610,6 +893,53 @@ func encodeResumeQueueResponse(response *ResumeQueueOKHeaders, w http.ResponseWr
 	// Encoding response headers.
 	{
 		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeResumeScheduleResponse(response *ResumeScheduleOKHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag,Idempotency-Replayed")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
 		// Encode "Idempotency-Replayed" header.
 		{
 			cfg := uri.HeaderParameterEncodingConfig{
@@ -857,7 +1187,72 @@ func encodeSubmitTasksResponse(response jx.Raw, w http.ResponseWriter, span trac
 	return nil
 }
 
+func encodeTriggerScheduleResponse(response *TriggerScheduleOKHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Idempotency-Replayed")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "Idempotency-Replayed" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "Idempotency-Replayed",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				if val, ok := response.IdempotencyReplayed.Get(); ok {
+					return e.EncodeValue(conv.BoolToString(val))
+				}
+				return nil
+			}); err != nil {
+				return errors.Wrap(err, "encode Idempotency-Replayed header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	if len(response.Response) != 0 {
+		e.Raw(response.Response)
+	}
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
 func encodeUpdateQueueResponse(response *QueueHeaders, w http.ResponseWriter, span trace.Span) error {
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	w.Header().Set("Access-Control-Expose-Headers", "Etag")
+	// Encoding response headers.
+	{
+		h := uri.NewHeaderEncoder(w.Header())
+		// Encode "ETag" header.
+		{
+			cfg := uri.HeaderParameterEncodingConfig{
+				Name:    "ETag",
+				Explode: false,
+			}
+			if err := h.EncodeParam(cfg, func(e uri.Encoder) error {
+				return e.EncodeValue(conv.StringToString(response.ETag))
+			}); err != nil {
+				return errors.Wrap(err, "encode ETag header")
+			}
+		}
+	}
+	w.WriteHeader(200)
+
+	e := new(jx.Encoder)
+	response.Response.Encode(e)
+	if _, err := e.WriteTo(w); err != nil {
+		return errors.Wrap(err, "write")
+	}
+
+	return nil
+}
+
+func encodeUpdateScheduleResponse(response *ScheduleHeaders, w http.ResponseWriter, span trace.Span) error {
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
 	w.Header().Set("Access-Control-Expose-Headers", "Etag")
 	// Encoding response headers.

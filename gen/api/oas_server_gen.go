@@ -10,6 +10,29 @@ import (
 
 // Handler handles operations described by OpenAPI v3 specification.
 type Handler interface {
+	// ArchiveSchedule implements archiveSchedule operation.
+	//
+	// It never fires again, and what is buffered is skipped. Tasks that were submitted already go on. The
+	// schedule, its versions and its name stay. Needs `schedules:manage`.
+	//
+	// A repeat gets the first reply. Under another Idempotency-Key an archived schedule stays as it is.
+	//
+	// POST /v1/schedules/{schedule_id}:archive
+	ArchiveSchedule(ctx context.Context, req *ArchiveScheduleRequest, params ArchiveScheduleParams) (*ArchiveScheduleOKHeaders, error)
+	// BackfillSchedule implements backfillSchedule operation.
+	//
+	// Makes occurrences for the instants that the current version has from `from` to `to`, both included
+	// and up to 1,000, paused or not. An instant that was fired or is buffered is left alone; one that was
+	// skipped or missed gets its task. Occurrences are known until retention removes them. Needs
+	// `schedules:manage`.
+	//
+	// A repeat under the same Idempotency-Key does nothing and gets the first reply.
+	//
+	// Errors: `state_conflict` if it is archived; `invalid_request` with the code `too_many_instants`, or
+	// if `to` is not past or the loop has not dealt with it yet.
+	//
+	// POST /v1/schedules/{schedule_id}:backfill
+	BackfillSchedule(ctx context.Context, req *BackfillScheduleRequest, params BackfillScheduleParams) (*BackfillScheduleOKHeaders, error)
 	// CancelTask implements cancelTask operation.
 	//
 	// A queued or offered task is cancelled at once, and an offer of it can no longer start. A running one
@@ -84,6 +107,21 @@ type Handler interface {
 	//
 	// POST /v1/queues
 	CreateQueue(ctx context.Context, req *CreateQueueRequest, params CreateQueueParams) (*CreateQueueCreatedHeaders, error)
+	// CreateSchedule implements createSchedule operation.
+	//
+	// Makes a schedule, whose version 1 fires at the instants of its timetable from then on. Each fire
+	// submits a task, made of the template and judged as `submitTask` would judge it. Needs
+	// `schedules:manage` and a pattern that covers the queue.
+	//
+	// A repeat under the same Idempotency-Key gets the first reply. Of two under different keys and one
+	// name, one makes the schedule and the other gets `state_conflict`.
+	//
+	// Errors: `state_conflict` if the name is taken, by an archived schedule too; `not_found` if the queue
+	// does not exist for the caller; `invalid_request` with the code `never_fires` if no instant is to
+	// come.
+	//
+	// POST /v1/schedules
+	CreateSchedule(ctx context.Context, req *CreateScheduleRequest, params CreateScheduleParams) (*CreateScheduleCreatedHeaders, error)
 	// FinishAttempts implements finishAttempts operation.
 	//
 	// Ends running attempts with what came of them. The receipt is the proof that the result was taken;
@@ -148,6 +186,18 @@ type Handler interface {
 	//
 	// GET /v1/queues/{queue_id}/depth
 	GetQueueDepth(ctx context.Context, params GetQueueDepthParams) (*QueueDepth, error)
+	// GetSchedule implements getSchedule operation.
+	//
+	// One schedule with its current version. Needs `schedules:read`.
+	//
+	// GET /v1/schedules/{schedule_id}
+	GetSchedule(ctx context.Context, params GetScheduleParams) (*ScheduleHeaders, error)
+	// GetScheduleVersion implements getScheduleVersion operation.
+	//
+	// One version with its payload. Needs `schedules:read`.
+	//
+	// GET /v1/schedules/{schedule_id}/versions/{version}
+	GetScheduleVersion(ctx context.Context, params GetScheduleVersionParams) (*ScheduleVersion, error)
 	// GetTask implements getTask operation.
 	//
 	// One task with its payload and, when it succeeded, its result, as they are at one instant. Needs
@@ -221,6 +271,32 @@ type Handler interface {
 	//
 	// GET /v1/queues
 	ListQueues(ctx context.Context, params ListQueuesParams) (*QueueList, error)
+	// ListScheduleOccurrences implements listScheduleOccurrences operation.
+	//
+	// What became of its instants, the latest instant first. Instants that passed during a pause have
+	// none, and retention removes each when its task may be removed. Needs `schedules:read`.
+	//
+	// Errors: `cursor_invalid`.
+	//
+	// GET /v1/schedules/{schedule_id}/occurrences
+	ListScheduleOccurrences(ctx context.Context, params ListScheduleOccurrencesParams) (*OccurrenceList, error)
+	// ListScheduleVersions implements listScheduleVersions operation.
+	//
+	// All versions, newest first, without payloads. Needs `schedules:read`.
+	//
+	// Errors: `cursor_invalid`.
+	//
+	// GET /v1/schedules/{schedule_id}/versions
+	ListScheduleVersions(ctx context.Context, params ListScheduleVersionsParams) (*ScheduleVersionList, error)
+	// ListSchedules implements listSchedules operation.
+	//
+	// The schedules whose queue the credential's patterns cover, archived ones too, newest first, without
+	// payloads. `name` looks one up: the page then holds it or nothing. Needs `schedules:read`.
+	//
+	// Errors: `cursor_invalid`.
+	//
+	// GET /v1/schedules
+	ListSchedules(ctx context.Context, params ListSchedulesParams) (*ScheduleList, error)
 	// ListTaskAttempts implements listTaskAttempts operation.
 	//
 	// Every execution generation of the task, the latest first, offers that were never started included.
@@ -287,6 +363,27 @@ type Handler interface {
 	//
 	// POST /v1/queues/{queue_id}:pause
 	PauseQueue(ctx context.Context, req *PauseQueueRequest, params PauseQueueParams) (*PauseQueueOKHeaders, error)
+	// PauseSchedule implements pauseSchedule operation.
+	//
+	// From then on no instant fires and nothing that is buffered begins, until it is resumed. Instants
+	// that pass meanwhile are not made up for; a backfill can. Tasks that were submitted already go on.
+	// Needs `schedules:manage`.
+	//
+	// A repeat gets the first reply. Under another Idempotency-Key a paused schedule stays as it is, with
+	// its first reason.
+	//
+	// Errors: `state_conflict` if it is archived.
+	//
+	// POST /v1/schedules/{schedule_id}:pause
+	PauseSchedule(ctx context.Context, req *PauseScheduleRequest, params PauseScheduleParams) (*PauseScheduleOKHeaders, error)
+	// PreviewSchedule implements previewSchedule operation.
+	//
+	// The next instants of a stored schedule's current version, or of a timetable that is not stored:
+	// exactly one of `schedule_id` and `timetable`. Nothing is changed, and no Idempotency-Key taken. A
+	// pause is not looked at. Needs `schedules:read`.
+	//
+	// POST /v1/schedules:preview
+	PreviewSchedule(ctx context.Context, req *PreviewScheduleRequest) (*SchedulePreview, error)
 	// ReleaseAttempts implements releaseAttempts operation.
 	//
 	// Returns offers that were not started, and what came started with a claim and had no heartbeat; their
@@ -332,6 +429,18 @@ type Handler interface {
 	//
 	// POST /v1/queues/{queue_id}:resume
 	ResumeQueue(ctx context.Context, req OptResumeQueueRequest, params ResumeQueueParams) (*ResumeQueueOKHeaders, error)
+	// ResumeSchedule implements resumeSchedule operation.
+	//
+	// The timetable counts again from then on; what is buffered begins when nothing runs. Needs
+	// `schedules:manage`.
+	//
+	// A repeat gets the first reply. Under another Idempotency-Key a schedule that is not paused stays as
+	// it is.
+	//
+	// Errors: `state_conflict` if it is archived.
+	//
+	// POST /v1/schedules/{schedule_id}:resume
+	ResumeSchedule(ctx context.Context, req OptResumeScheduleRequest, params ResumeScheduleParams) (*ResumeScheduleOKHeaders, error)
 	// RetryTask implements retryTask operation.
 	//
 	// Queues a failed task again with a new budget of attempts, counted from none used. Its deadline is
@@ -413,6 +522,17 @@ type Handler interface {
 	//
 	// POST /v1/tasks:batch
 	SubmitTasks(ctx context.Context, req *SubmitTasksRequest) (jx.Raw, error)
+	// TriggerSchedule implements triggerSchedule operation.
+	//
+	// Makes an occurrence of the current version now, paused or not, beside the timetable's own. What it
+	// becomes is decided as for any instant, by `run_overlap`. Needs `schedules:manage`.
+	//
+	// A repeat under the same Idempotency-Key triggers nothing and gets the first reply.
+	//
+	// Errors: `state_conflict` if it is archived.
+	//
+	// POST /v1/schedules/{schedule_id}:trigger
+	TriggerSchedule(ctx context.Context, req OptTriggerScheduleRequest, params TriggerScheduleParams) (*TriggerScheduleOKHeaders, error)
 	// UpdateQueue implements updateQueue operation.
 	//
 	// A JSON merge patch (RFC 7396): what it names is changed, the rest stays. No member can be removed,
@@ -427,6 +547,22 @@ type Handler interface {
 	//
 	// PATCH /v1/queues/{queue_id}
 	UpdateQueue(ctx context.Context, req *UpdateQueueRequest, params UpdateQueueParams) (*QueueHeaders, error)
+	// UpdateSchedule implements updateSchedule operation.
+	//
+	// Replaces what the schedule is, as a whole, by a new version, which is immutable and current from
+	// then on. What was due before fires under the version before; the new version's instants count from
+	// the change. No instant fires twice, whichever versions name it. What is running or buffered keeps
+	// the version it began with. Needs `schedules:manage`, and patterns that cover both the old queue and
+	// the new one.
+	//
+	// If-Match is required and takes the place of an Idempotency-Key: a repeat after a lost reply gets
+	// `revision_mismatch` and finds the version published. Of two with one tag, one wins.
+	//
+	// Errors: `precondition_required`, `revision_mismatch`; `state_conflict` if it is archived;
+	// `unavailable` while it makes up for many instants; otherwise as `createSchedule`.
+	//
+	// PUT /v1/schedules/{schedule_id}
+	UpdateSchedule(ctx context.Context, req *UpdateScheduleRequest, params UpdateScheduleParams) (*ScheduleHeaders, error)
 	// VoidIdempotencyKey implements voidIdempotencyKey operation.
 	//
 	// Afterwards nothing has been done under the key and nothing ever will be: a request that comes later

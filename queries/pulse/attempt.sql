@@ -17,7 +17,7 @@ SELECT * FROM pulse_attempts WHERE namespace_id = sqlc.arg(namespace_id) AND id 
 -- alone. The task needs no lock: nobody writes it while its attempt is live, and it was last written before the attempt was. The hints here and
 -- below are for tables that have just begun to fill: by their statistics any index looks as good, and another one walks, and locks, the namespace.
 SELECT sqlc.embed(a), sqlc.embed(q),
-  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.origin_kind, t.origin_id, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
@@ -26,7 +26,7 @@ WHERE a.namespace_id = sqlc.arg(namespace_id) AND a.id IN (sqlc.slice(ids)) ORDE
 -- name: AwaitAttempts :many
 -- As LockAttempts, for the single lane, which has one: waits for the row.
 SELECT sqlc.embed(a), sqlc.embed(q),
-  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.origin_kind, t.origin_id, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id

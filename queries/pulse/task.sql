@@ -1,8 +1,8 @@
 -- name: InsertTask :exec
 INSERT INTO pulse_tasks
   (namespace_id, id, queue_id, type, payload, payload_version, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers,
-   trace_parent, trace_state, actor_id, state, failure_code, failure_message, revision, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, 'open', '', '', 1, ?, ?);
+   trace_parent, trace_state, actor_id, origin_kind, origin_id, state, failure_code, failure_message, revision, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, 'open', '', '', 1, ?, ?);
 
 -- name: InsertReady :exec
 INSERT INTO pulse_ready (namespace_id, queue_id, priority, rank_us, task_id) VALUES (?, ?, ?, ?, ?);
@@ -59,11 +59,11 @@ SELECT id, payload FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) 
 
 -- name: ListTaskHeads :many
 -- As ListTasks, without the payload.
-SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, state, revision
+SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, origin_kind, origin_id, state, revision
 FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
 
 -- name: LockTask :one
-SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, state, revision
+SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, origin_kind, origin_id, state, revision
 FROM pulse_tasks WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) FOR UPDATE;
 
 -- name: EndTasks :execrows
@@ -111,25 +111,29 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id = sqlc.arg(id) AND revision =
 -- A task with where it is, in one statement and so from one snapshot: its working row by full key, or its live attempt.
 SELECT sqlc.embed(t),
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at,
+  o.schedule_id AS origin_schedule_id, o.fire_at AS origin_fire_at
 FROM pulse_tasks t FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
 LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
 LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+LEFT JOIN pulse_schedule_occurrences o FORCE INDEX (PRIMARY) ON o.namespace_id = t.namespace_id AND o.id = t.origin_id
 WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id = sqlc.arg(id);
 
 -- name: ViewTasks :many
 -- The same for ids chosen before, without payloads, newest first.
 SELECT t.id, t.queue_id, t.type, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation,
-  t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
+  t.origin_kind, t.origin_id, t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at,
+  o.schedule_id AS origin_schedule_id, o.fire_at AS origin_fire_at
 FROM pulse_tasks t FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
 LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
 LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+LEFT JOIN pulse_schedule_occurrences o FORCE INDEX (PRIMARY) ON o.namespace_id = t.namespace_id AND o.id = t.origin_id
 WHERE t.namespace_id = sqlc.arg(namespace_id) AND t.id IN (sqlc.slice(ids))
 ORDER BY t.id DESC;
 

@@ -11,7 +11,7 @@ WHERE n.id > sqlc.arg(after_id) ORDER BY n.id LIMIT ?;
 SELECT t.id, t.state, t.generation, t.revision, t.deadline_at, t.result_evidence_id, t.created_at, t.updated_at,
   r.task_id AS ready_id, s.task_id AS scheduled_id, b.task_id AS blocked_id, d.task_id AS deadline_id, a.state AS next_state,
   CAST((SELECT COUNT(*) FROM pulse_attempts l FORCE INDEX (uq_pulse_attempts_generation) WHERE l.namespace_id = t.namespace_id AND l.task_id = t.id AND l.lease_until IS NOT NULL) AS SIGNED) AS live_attempts,
-  c.outcome AS receipt_outcome, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
+  c.outcome AS receipt_outcome, t.origin_kind, k.live_schedule_id, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
   CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_first,
@@ -26,6 +26,7 @@ LEFT JOIN pulse_attempts g FORCE INDEX (uq_pulse_attempts_generation) ON g.names
 LEFT JOIN pulse_attempt_receipts c FORCE INDEX (PRIMARY) ON c.namespace_id = g.namespace_id AND c.attempt_id = g.id
 LEFT JOIN pulse_attempt_evidence v FORCE INDEX (PRIMARY) ON v.namespace_id = t.namespace_id AND v.id = t.result_evidence_id
 LEFT JOIN pulse_attempts w FORCE INDEX (PRIMARY) ON w.namespace_id = v.namespace_id AND w.id = v.attempt_id
+LEFT JOIN pulse_schedule_occurrences k FORCE INDEX (PRIMARY) ON k.namespace_id = t.namespace_id AND k.id = t.origin_id
 LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = t.namespace_id
 LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
 LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
@@ -127,3 +128,36 @@ LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = d.namespace_id
 WHERE d.deadline_at >= sqlc.arg(after_deadline) AND (d.deadline_at > sqlc.arg(after_deadline) OR d.namespace_id > sqlc.arg(after_namespace)
   OR d.namespace_id = sqlc.arg(after_namespace) AND d.task_id > sqlc.arg(after_id))
 ORDER BY d.deadline_at, d.namespace_id, d.task_id LIMIT ?;
+
+-- name: VerifySchedules :many
+-- Walks the primary key.
+SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, CAST(COALESCE(CAST(v.timetable AS CHAR), '') AS CHAR) AS timetable,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM pulse_schedule_versions n FORCE INDEX (PRIMARY) WHERE n.namespace_id = s.namespace_id AND n.schedule_id = s.id) AS SIGNED) AS versions,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_last
+FROM pulse_schedules s FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedule_versions v FORCE INDEX (PRIMARY) ON v.namespace_id = s.namespace_id AND v.schedule_id = s.id AND v.version = s.current_version
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = s.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE s.namespace_id = sqlc.arg(namespace_id) AND s.id > sqlc.arg(after_id)
+ORDER BY s.id LIMIT ?;
+
+-- name: VerifyOccurrences :many
+-- Walks the primary key.
+SELECT c.id, c.schedule_id, c.fire_at, c.source, c.outcome, c.task_id, c.version, c.live_schedule_id, c.buffered_schedule_id, c.created_at, c.updated_at, c.expires_at,
+  s.watermark, t.state AS task_state, t.origin_id,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_last
+FROM pulse_schedule_occurrences c FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedules s FORCE INDEX (PRIMARY) ON s.namespace_id = c.namespace_id AND s.id = c.schedule_id
+LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = c.namespace_id AND t.id = c.task_id
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = c.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE c.namespace_id = sqlc.arg(namespace_id) AND c.id > sqlc.arg(after_id)
+ORDER BY c.id LIMIT ?;

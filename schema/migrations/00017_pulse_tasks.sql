@@ -19,6 +19,8 @@ CREATE TABLE pulse_tasks (
   trace_parent    VARCHAR(64)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'W3C traceparent of the submission; empty if none',
   trace_state     VARCHAR(512) CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'W3C tracestate of the submission; empty if none',
   actor_id        BINARY(16)   NOT NULL COMMENT 'who submitted it',
+  origin_kind     VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'what made it: schedule; empty for a submission',
+  origin_id       BINARY(16)   NULL     COMMENT 'which one: of a schedule the occurrence',
   state           VARCHAR(16)  CHARACTER SET ascii COLLATE ascii_bin NOT NULL COMMENT 'open, review, succeeded, failed, cancelled; what is shown of an open task follows from its working row',
   failure_code    VARCHAR(128) NOT NULL COMMENT 'why it failed, waits in review or was last retried; empty if nothing went wrong',
   failure_message VARCHAR(4096) NOT NULL COMMENT 'the same, for people',
@@ -35,6 +37,7 @@ CREATE TABLE pulse_tasks (
   CONSTRAINT ck_pulse_tasks_payload CHECK (JSON_VALID(payload)),
   CONSTRAINT ck_pulse_tasks_priority CHECK (priority BETWEEN 1 AND 9),
   CONSTRAINT ck_pulse_tasks_budget CHECK (max_attempts BETWEEN 1 AND 100 AND attempts_used <= max_attempts),
+  CONSTRAINT ck_pulse_tasks_origin CHECK (origin_kind IN ('', 'schedule') AND (origin_kind = '') = (origin_id IS NULL)),
   CONSTRAINT ck_pulse_tasks_state CHECK (state IN ('open', 'review', 'succeeded', 'failed', 'cancelled')),
   CONSTRAINT ck_pulse_tasks_finished CHECK ((state IN ('succeeded', 'failed', 'cancelled')) = (finished_at IS NOT NULL)
     AND (finished_at IS NULL) = (expires_at IS NULL)),

@@ -23,21 +23,23 @@ type Caller struct {
 
 // The actions that can be granted. ActionAll grants each of them.
 const (
-	ActionAll          = "*"
-	ActionTasksSubmit  = "tasks:submit"
-	ActionTasksRead    = "tasks:read"
-	ActionTasksManage  = "tasks:manage"
-	ActionTasksExecute = "tasks:execute"
-	ActionQueuesRead   = "queues:read"
-	ActionQueuesManage = "queues:manage"
-	ActionEventsRead   = "events:read"
-	ActionAuditRead    = "audit:read"
-	ActionAdmin        = "admin"
+	ActionAll             = "*"
+	ActionTasksSubmit     = "tasks:submit"
+	ActionTasksRead       = "tasks:read"
+	ActionTasksManage     = "tasks:manage"
+	ActionTasksExecute    = "tasks:execute"
+	ActionQueuesRead      = "queues:read"
+	ActionQueuesManage    = "queues:manage"
+	ActionSchedulesRead   = "schedules:read"
+	ActionSchedulesManage = "schedules:manage"
+	ActionEventsRead      = "events:read"
+	ActionAuditRead       = "audit:read"
+	ActionAdmin           = "admin"
 )
 
 // Actions lists what can be granted.
 var Actions = []string{ActionAll, ActionTasksSubmit, ActionTasksRead, ActionTasksManage, ActionTasksExecute,
-	ActionQueuesRead, ActionQueuesManage, ActionEventsRead, ActionAuditRead, ActionAdmin}
+	ActionQueuesRead, ActionQueuesManage, ActionSchedulesRead, ActionSchedulesManage, ActionEventsRead, ActionAuditRead, ActionAdmin}
 
 type callerKey struct{}
 

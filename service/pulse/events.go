@@ -9,11 +9,13 @@ import (
 
 // Kinds of aggregates in events.
 const (
-	kindTask    = "task"
-	kindAttempt = "attempt"
-	kindQueue   = "queue"
-	kindGate    = "gate"
-	kindWorker  = "worker"
+	kindTask       = "task"
+	kindAttempt    = "attempt"
+	kindQueue      = "queue"
+	kindGate       = "gate"
+	kindWorker     = "worker"
+	kindSchedule   = "schedule"
+	kindOccurrence = "occurrence"
 )
 
 // facts is the data of an event: metadata only, never business content.

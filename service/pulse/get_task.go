@@ -49,7 +49,7 @@ func withPayload(t api.TaskSummary, row pulsedb.PulseTask) api.Task {
 	return api.Task{
 		ID: t.ID, QueueID: t.QueueID, Type: t.Type, State: t.State, Waiting: t.Waiting, Priority: t.Priority, RunAt: t.RunAt, DeadlineAt: t.DeadlineAt,
 		MaxAttempts: t.MaxAttempts, AttemptsUsed: t.AttemptsUsed, Generation: t.Generation, CancelRequested: t.CancelRequested,
-		AttemptID: t.AttemptID, Failure: t.Failure, Etag: t.Etag, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, FinishedAt: t.FinishedAt,
+		AttemptID: t.AttemptID, Origin: t.Origin, Failure: t.Failure, Etag: t.Etag, CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, FinishedAt: t.FinishedAt,
 		ExpiresAt: t.ExpiresAt, Payload: jx.Raw(row.Payload), PayloadVersion: int64(row.PayloadVersion),
 	}
 }

@@ -157,7 +157,7 @@ func lockAttempts(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []or
 func endingOf(r pulsedb.LockAttemptsRow) ending {
 	return ending{attempt: r.PulseAttempt, queue: r.PulseQueue, task: pulsedb.ListTaskHeadsRow{
 		ID: r.ID, QueueID: r.QueueID, Type: r.Type, Priority: r.Priority, RankUs: r.RankUs, RunAt: r.RunAt, DeadlineAt: r.DeadlineAt,
-		MaxAttempts: r.MaxAttempts, AttemptsUsed: r.AttemptsUsed, Generation: r.Generation, IdleOffers: r.IdleOffers, State: r.State, Revision: r.Revision,
+		MaxAttempts: r.MaxAttempts, AttemptsUsed: r.AttemptsUsed, Generation: r.Generation, IdleOffers: r.IdleOffers, OriginKind: r.OriginKind, OriginID: r.OriginID, State: r.State, Revision: r.Revision,
 	}}
 }
 

@@ -104,5 +104,8 @@ func (s *Service) endTask(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, actor o
 		return err
 	}
 	emit(tx, ns, actor, kindTask, l.task.ID, l.task.Revision+1, event, facts{"queue_id": l.task.QueueID, "code": code})
-	return dropDeadline(ctx, tx, ns, l.task.ID, l.task.DeadlineAt)
+	if err := dropDeadline(ctx, tx, ns, l.task.ID, l.task.DeadlineAt); err != nil {
+		return err
+	}
+	return s.tasksEnded(ctx, tx, ns, []endedTask{{l.task.OriginKind, l.task.OriginID, queue.RetentionMs}})
 }

@@ -10,10 +10,10 @@ import (
 )
 
 // alarms are those of the loops whose items have a time.
-type alarms struct{ scheduled, leases, deadlines, sweeps, blocked *loop.Alarm }
+type alarms struct{ scheduled, fires, leases, deadlines, sweeps, blocked *loop.Alarm }
 
 func newAlarms() alarms {
-	return alarms{loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm()}
+	return alarms{loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm(), loop.NewAlarm()}
 }
 
 const (
@@ -38,7 +38,7 @@ func (s *Service) LookAhead(ctx context.Context) (int, error) {
 	}
 	now := s.Batch.Shift(rows[0].DueAt)
 	byList := map[string]*loop.Alarm{
-		"scheduled": s.due.scheduled, "lease": s.due.leases, "deadline": s.due.deadlines, "sweep": s.due.sweeps, "blocked": s.due.blocked,
+		"scheduled": s.due.scheduled, "fire": s.due.fires, "lease": s.due.leases, "deadline": s.due.deadlines, "sweep": s.due.sweeps, "blocked": s.due.blocked,
 	}
 	due := 0
 	for _, r := range rows[1:] {

@@ -16,12 +16,15 @@ func (s *Service) Loops() []loop.Loop {
 		{Name: "attend_waiters", Role: loop.API, Interval: attendPace, Pass: s.AttendWaiters},
 		{Name: "look_ahead", Interval: lookAhead, Pass: s.LookAhead},
 		{Name: "promote_scheduled", Interval: 100 * time.Millisecond, Idle: rest, Pass: s.PromoteScheduled, Full: passRows, Wake: s.due.scheduled},
+		{Name: "fire_schedules", Interval: 100 * time.Millisecond, Idle: rest, Pass: s.FireSchedules, Full: passRows, Wake: s.due.fires},
+		{Name: "release_buffered", Interval: 2 * time.Second, Idle: 5 * time.Second, Pass: s.ReleaseBuffered, Full: passRows},
 		{Name: "recover_leases", Interval: time.Second, Idle: rest, Pass: s.RecoverLeases, Full: passRows, Wake: s.due.leases},
 		{Name: "sweep_instances", Interval: time.Second, Idle: rest, Pass: s.SweepInstances, Full: passRows, Wake: s.due.sweeps},
 		{Name: "expire_deadlines", Interval: time.Second, Idle: rest, Pass: s.ExpireDeadlines, Full: passRows, Wake: s.due.deadlines},
 		{Name: "unblock_gates", Interval: time.Second, Idle: rest, Pass: s.UnblockGates, Full: passRows, Wake: s.due.blocked},
 		{Name: "expire_instances", Interval: 10 * time.Second, Idle: 20 * time.Second, Pass: s.ExpireInstances, Full: passRows},
 		{Name: "retain_tasks", Interval: 5 * time.Second, Idle: time.Minute, Pass: s.RetainTasks, Full: passRows},
+		{Name: "retain_occurrences", Interval: 5 * time.Second, Idle: time.Minute, Pass: s.RetainOccurrences, Full: passRows},
 		{Name: "retain_instances", Interval: 5 * time.Minute, Pass: s.RetainInstances, Full: passRows},
 	}
 }

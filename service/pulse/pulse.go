@@ -3,7 +3,7 @@
 // An open task has exactly one ready, scheduled or blocked row or live attempt. Deleting or swapping that row, one row
 // affected, is the only licence to move the task, and everything that moves one begins there. Rows are locked in one order:
 //
-//	idempotency keys → session head → instance → gate root → limits → working row → attempt → task → receipt → events → spool
+//	idempotency keys → session head → instance → schedule → gate root → limits → working row → attempt → task → receipt → occurrence → events → spool
 package pulse
 
 import (
@@ -19,6 +19,7 @@ import (
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/combine"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
+	"github.com/orbit-run/orbit/service/internal/timetable"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
@@ -43,6 +44,8 @@ type Service struct {
 	presence *presence
 	due      alarms
 	opened   *lru.Cache[instanceKey, []queueRef] // what incarnations were opened with
+	// timetables are those of schedules' versions, which never change.
+	timetables *lru.Cache[versionKey, *timetable.Timetable]
 
 	// Each operation is written once, for a batch; concurrent calls share transactions through these. New says which function runs each.
 	submits                           *combine.Combiner[[]*submitCall]
@@ -55,7 +58,8 @@ func New(s Service) *Service {
 	s.waiters = newWaiters()
 	s.presence = &presence{by: map[incarnation]*attendance{}}
 	s.due = newAlarms()
-	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened) // fails for a size below 1 only
+	s.timetables, _ = lru.New[versionKey, *timetable.Timetable](maxTimetables) // fails for a size below 1 only
+	s.opened, _ = lru.New[instanceKey, []queueRef](maxOpened)                  // fails for a size below 1 only
 	s.submits = &combine.Combiner[[]*submitCall]{Patience: patience, Run: func(_ orbit.ID, groups [][]*submitCall) {
 		s.submitTogether(slices.Concat(groups...))
 	}}
@@ -77,6 +81,8 @@ const (
 	silence = 60 * time.Second
 	// patience is after how long a batch that is stuck no longer holds up the next.
 	patience = 100 * time.Millisecond
+	// maxTimetables bounds the timetables that are kept ready.
+	maxTimetables = 20_000
 	// maxText bounds what is kept of error messages and reasons, in bytes.
 	maxText = 4096
 )

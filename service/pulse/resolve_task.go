@@ -71,7 +71,7 @@ func (s *Service) resolve(ctx context.Context, tx *dbtx.Tx, c platform.Caller, i
 	}
 	data["state"], data["queue_id"] = end.State, t.QueueID
 	emit(tx, c.NamespaceID, c.ActorID.Null(), kindTask, id, t.Revision+1, "task.resolved", data)
-	return nil
+	return s.tasksEnded(ctx, tx, c.NamespaceID, []endedTask{{t.OriginKind, t.OriginID, queue.RetentionMs}})
 }
 
 // checkEvidence accepts only a success that was reported for this very task.

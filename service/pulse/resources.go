@@ -2,9 +2,11 @@ package pulse
 
 import (
 	"context"
+	"errors"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/fault"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
@@ -18,6 +20,14 @@ func (s *Service) Resources() map[string]func(ctx context.Context, c platform.Ca
 				return c.SeesAllQueues(), err
 			}
 			return s.seesQueueID(ctx, c, heads[0].QueueID)
+		},
+		kindSchedule: func(ctx context.Context, c platform.Caller, id orbit.ID) (bool, error) {
+			err := maySeeSchedule(ctx, pulsedb.New(s.Lane.DB), c, id)
+			var missing *fault.Fault
+			if errors.As(err, &missing) {
+				return false, nil
+			}
+			return err == nil, err
 		},
 		kindQueue: s.seesQueueID,
 		kindGate:  s.seesQueueID,

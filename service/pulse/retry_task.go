@@ -65,6 +65,11 @@ func (s *Service) reopen(ctx context.Context, tx *dbtx.Tx, c platform.Caller, t 
 			return err
 		}
 	}
+	if t.State == orbit.TaskFailed {
+		if err := taskReopened(ctx, q, c.NamespaceID, t.OriginKind, t.OriginID); err != nil {
+			return err
+		}
+	}
 	data["queue_id"] = t.QueueID
 	emit(tx, c.NamespaceID, c.ActorID.Null(), kindTask, t.ID, t.Revision+1, event, data)
 	return s.insertWorkingRows(tx, c.NamespaceID, []workingRow{row})

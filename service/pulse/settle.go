@@ -49,7 +49,18 @@ func (s *Service) settle(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings 
 		}
 		emitEnding(tx, ns, e)
 	}
-	return nil
+	return s.endOccurrences(ctx, tx, ns, endings)
+}
+
+// endOccurrences tells the schedules, if any, whose tasks have ended.
+func (s *Service) endOccurrences(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {
+	var ended []endedTask
+	for _, e := range endings {
+		if e.fate != fateRequeue && e.fate != fatePark {
+			ended = append(ended, endedTask{e.task.OriginKind, e.task.OriginID, e.queue.RetentionMs})
+		}
+	}
+	return s.tasksEnded(ctx, tx, ns, ended)
 }
 
 func endAttempts(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, endings []ending) error {

@@ -316,6 +316,9 @@ type newTask struct {
 	rankUs   int64
 	deadline *time.Time
 	budget   uint32
+
+	originKind string // empty for a submission
+	originID   orbit.NullID
 }
 
 // payload is the JSON text that is stored.
@@ -385,7 +388,7 @@ func (s *Service) writeTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) er
 	var deadlines [][]any
 	for _, t := range tasks {
 		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, t.payload(), t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
-			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, tx.Now, tx.Now})
+			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, t.originKind, t.originID, tx.Now, tx.Now})
 		if t.deadline != nil {
 			deadlines = append(deadlines, []any{*t.deadline, c.NamespaceID, t.id})
 		}

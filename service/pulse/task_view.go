@@ -49,7 +49,7 @@ func taskSummary(r pulsedb.ViewTasksRow) (api.TaskSummary, error) {
 		ID: r.ID, QueueID: r.QueueID, Type: r.Type, State: state, Waiting: waiting,
 		Priority: int(r.Priority), RunAt: r.RunAt, DeadlineAt: optTime(r.DeadlineAt),
 		MaxAttempts: int(r.MaxAttempts), AttemptsUsed: int(r.AttemptsUsed), Generation: r.Generation,
-		Failure: optFailure(r.FailureCode, r.FailureMessage), Etag: taskTag(r.Revision, r.Generation, r.AttemptVersion),
+		Origin: optOrigin(r.OriginKind, r.OriginID, r.OriginScheduleID, r.OriginFireAt), Failure: optFailure(r.FailureCode, r.FailureMessage), Etag: taskTag(r.Revision, r.Generation, r.AttemptVersion),
 		CreatedAt: r.CreatedAt, UpdatedAt: r.UpdatedAt, FinishedAt: optTime(r.FinishedAt), ExpiresAt: optTime(r.ExpiresAt),
 	}
 	if r.AttemptID.Valid {
@@ -102,6 +102,7 @@ func withoutPayload(r pulsedb.ViewTaskRow) pulsedb.ViewTasksRow {
 	return pulsedb.ViewTasksRow{
 		ID: t.ID, QueueID: t.QueueID, Type: t.Type, PayloadVersion: t.PayloadVersion, Priority: t.Priority, RankUs: t.RankUs,
 		RunAt: t.RunAt, DeadlineAt: t.DeadlineAt, MaxAttempts: t.MaxAttempts, AttemptsUsed: t.AttemptsUsed, Generation: t.Generation,
+		OriginKind: t.OriginKind, OriginID: t.OriginID, OriginScheduleID: r.OriginScheduleID, OriginFireAt: r.OriginFireAt,
 		State: t.State, FailureCode: t.FailureCode, FailureMessage: t.FailureMessage, Revision: t.Revision,
 		CreatedAt: t.CreatedAt, UpdatedAt: t.UpdatedAt, FinishedAt: t.FinishedAt, ExpiresAt: t.ExpiresAt,
 		ReadyID: r.ReadyID, ScheduledAt: r.ScheduledAt, BlockerKind: r.BlockerKind, BlockerID: r.BlockerID,

@@ -8,6 +8,7 @@ import (
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
 	"github.com/orbit-run/orbit/service/internal/finding"
+	"github.com/orbit-run/orbit/service/internal/timetable"
 )
 
 const (
@@ -21,7 +22,7 @@ const (
 // snapshot of the rows that must agree; a row that breaks an invariant is read again by itself before it is reported. At most
 // 1,000 findings are answered; with that many, not everything was read.
 func (s *Service) Verify(ctx context.Context) ([]finding.Finding, error) {
-	v := &verification{q: s.reads()}
+	v := &verification{q: s.reads(), tableOf: s.tableOf}
 	for _, check := range []func(context.Context) error{v.rootGates, v.namespaces, v.ready, v.scheduled, v.blocked, v.deadlines} {
 		if err := check(ctx); err != nil {
 			return v.findings, err
@@ -32,6 +33,7 @@ func (s *Service) Verify(ctx context.Context) ([]finding.Finding, error) {
 
 type verification struct {
 	q        *pulsedb.Queries
+	tableOf  func(pulsedb.PulseScheduleVersion) (*timetable.Timetable, error)
 	findings []finding.Finding
 }
 
@@ -134,7 +136,7 @@ func (v *verification) namespaces(ctx context.Context) error {
 		}
 		for _, r := range rows {
 			after = r.ID
-			for _, check := range []func(context.Context, orbit.ID) error{v.queues, v.sessions, v.instances, v.tasks, v.attempts} {
+			for _, check := range []func(context.Context, orbit.ID) error{v.queues, v.schedules, v.occurrences, v.sessions, v.instances, v.tasks, v.attempts} {
 				if err := check(ctx, r.ID); err != nil {
 					return err
 				}

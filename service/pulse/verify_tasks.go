@@ -25,6 +25,9 @@ func judgeTask(t pulsedb.VerifyTasksRow) []defect {
 	if t.State == orbit.TaskSucceeded {
 		defects = append(defects, judgeResult(t)...)
 	}
+	if ended := t.State != orbit.TaskOpen && t.State != orbit.TaskReview; t.OriginKind == originSchedule && !ended && !t.LiveScheduleID.Valid {
+		defects = append(defects, broken("pulse.task.occurrence", "the task is %s, but its schedule does not count it as running", t.State))
+	}
 	events := history{count: t.EventCount, first: t.EventFirst, last: t.EventLast, trimmedBelow: t.TrimmedBelow, oldest: t.OldestEventAt}
 	return append(defects, events.judge("pulse.task.events", t.Revision, t.CreatedAt, t.UpdatedAt)...)
 }

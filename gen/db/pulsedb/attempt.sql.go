@@ -15,7 +15,7 @@ import (
 
 const AwaitAttempts = `-- name: AwaitAttempts :many
 SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
-  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.origin_kind, t.origin_id, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
@@ -41,6 +41,8 @@ type AwaitAttemptsRow struct {
 	AttemptsUsed uint32
 	Generation   int64
 	IdleOffers   uint32
+	OriginKind   string
+	OriginID     orbit.NullID
 	State        orbit.TaskState
 	Revision     int64
 }
@@ -116,6 +118,8 @@ func (q *Queries) AwaitAttempts(ctx context.Context, arg AwaitAttemptsParams) ([
 			&i.AttemptsUsed,
 			&i.Generation,
 			&i.IdleOffers,
+			&i.OriginKind,
+			&i.OriginID,
 			&i.State,
 			&i.Revision,
 		); err != nil {
@@ -912,7 +916,7 @@ func (q *Queries) LockAttemptIDs(ctx context.Context, arg LockAttemptIDsParams) 
 
 const LockAttempts = `-- name: LockAttempts :many
 SELECT a.namespace_id, a.id, a.task_id, a.queue_id, a.generation, a.instance_id, a.session_id, a.epoch, a.claim_seq, a.token_digest, a.state, a.version, a.heartbeats, a.lease_ms, a.lease_until, a.live_instance_id, a.live_queue_id, a.cancel_requested_at, a.progress, a.offered_at, a.started_at, a.ended_at, a.end_code, a.end_message, q.namespace_id, q.id, q.name, q.lease_ms, q.offer_timeout_ms, q.max_attempts, q.backoff_initial_ms, q.backoff_max_ms, q.retention_ms, q.unknown_outcome, q.one_step, q.revision, q.created_at, q.updated_at,
-  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.state, t.revision
+  t.id, t.queue_id, t.type, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.origin_kind, t.origin_id, t.state, t.revision
 FROM pulse_attempts a FORCE INDEX (PRIMARY)
 STRAIGHT_JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = a.namespace_id AND t.id = a.task_id
 STRAIGHT_JOIN pulse_queues q FORCE INDEX (PRIMARY) ON q.namespace_id = t.namespace_id AND q.id = t.queue_id
@@ -938,6 +942,8 @@ type LockAttemptsRow struct {
 	AttemptsUsed uint32
 	Generation   int64
 	IdleOffers   uint32
+	OriginKind   string
+	OriginID     orbit.NullID
 	State        orbit.TaskState
 	Revision     int64
 }
@@ -1015,6 +1021,8 @@ func (q *Queries) LockAttempts(ctx context.Context, arg LockAttemptsParams) ([]L
 			&i.AttemptsUsed,
 			&i.Generation,
 			&i.IdleOffers,
+			&i.OriginKind,
+			&i.OriginID,
 			&i.State,
 			&i.Revision,
 		); err != nil {

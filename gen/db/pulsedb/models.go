@@ -139,6 +139,108 @@ type PulseQueue struct {
 	UpdatedAt time.Time
 }
 
+// a schedule: makes tasks at the instants of its current version; whoever fires or changes it holds its row
+type PulseSchedule struct {
+	// tenant
+	NamespaceID orbit.ID
+	// identity
+	ID orbit.ID
+	// name, unique in the namespace; an archived schedule keeps it
+	Name string
+	// the version that fires
+	CurrentVersion int64
+	// since when it is paused, UTC; null while it is not
+	PausedAt *time.Time
+	// why it was paused, for people; empty while it is not
+	PauseReason string
+	// when it ended for good, UTC; null while it has not
+	ArchivedAt *time.Time
+	// every instant up to this one has been dealt with, UTC; never goes back
+	Watermark time.Time
+	// first instant after the watermark, UTC; null while paused, when archived, and when none is to come
+	NextFireAt *time.Time
+	// version for compare-and-swap, from 1; raised by changes, not by fires
+	Revision int64
+	// when it was created, UTC
+	CreatedAt time.Time
+	// last change, UTC
+	UpdatedAt time.Time
+}
+
+// what became of one instant of a schedule; one row an instant, whatever is edited or raced
+type PulseScheduleOccurrence struct {
+	// tenant
+	NamespaceID orbit.ID
+	// identity, time-ordered
+	ID orbit.ID
+	// schedule
+	ScheduleID orbit.ID
+	// the instant, UTC; of a trigger the time of the call, never on a whole millisecond, where timetables have theirs
+	FireAt time.Time
+	// version of the schedule it is of
+	ScheduleVersion int64
+	// timetable, trigger or backfill
+	Source orbit.OccurrenceSource
+	// fired (has a task), buffered (waits for an earlier task to end), skipped, missed
+	Outcome orbit.OccurrenceOutcome
+	// why it was skipped or missed; empty otherwise
+	Code string
+	// its task; set exactly when fired
+	TaskID orbit.NullID
+	// raised by each change of the outcome, from 1
+	Version int64
+	// schedule_id, set exactly while the task has not ended
+	LiveScheduleID orbit.NullID
+	// schedule_id, set exactly while buffered
+	BufferedScheduleID orbit.NullID
+	// who triggered or backfilled it; null for the timetable
+	ActorID orbit.NullID
+	// when the instant was dealt with first, UTC
+	CreatedAt time.Time
+	// last change of the outcome, UTC
+	UpdatedAt time.Time
+	// retention may remove it then, UTC; set exactly when it neither waits nor has a task that has not ended
+	ExpiresAt *time.Time
+}
+
+// what a schedule is, from one change to the next; never updated
+type PulseScheduleVersion struct {
+	// tenant
+	NamespaceID orbit.ID
+	// schedule
+	ScheduleID orbit.ID
+	// number of the version, from 1
+	Version int64
+	// when it fires: cron, interval, calendar or one instant; zone, policies where clocks change, bounds
+	Timetable json.RawMessage
+	// tasks may run up to this much after their instant, a function of schedule and instant, milliseconds
+	JitterMs int64
+	// what an instant does while an earlier task has not ended: skip, buffer_one, buffer_all, allow, cancel_running
+	RunOverlap orbit.RunOverlap
+	// instants older than this are missed, milliseconds
+	CatchUpWindowMs int64
+	// of instants more than a minute late only so many, the latest, are made up for; the others are missed
+	CatchUpMax uint32
+	// queue of the tasks
+	QueueID orbit.ID
+	// names the handler
+	Type string
+	// business JSON of each task as it was sent, digit by digit
+	Payload string
+	// schema version of the payload, the business's own
+	PayloadVersion uint32
+	// 1 (first) to 9
+	Priority uint8
+	// attempt budget of each task; 0 takes the queue's when it fires
+	MaxAttempts uint32
+	// deadline of each task, counted from when it may run, milliseconds; 0 is none
+	DeadlineMs int64
+	// who published it; its tasks are submitted in this name
+	ActorID orbit.ID
+	// publication, UTC
+	CreatedAt time.Time
+}
+
 // a task, accepted exactly once; written at acceptance, at every re-queue or park and at the end, never at claim or start
 type PulseTask struct {
 	// tenant
@@ -175,6 +277,10 @@ type PulseTask struct {
 	TraceState string
 	// who submitted it
 	ActorID orbit.ID
+	// what made it: schedule; empty for a submission
+	OriginKind string
+	// which one: of a schedule the occurrence
+	OriginID orbit.NullID
 	// open, review, succeeded, failed, cancelled; what is shown of an open task follows from its working row
 	State orbit.TaskState
 	// why it failed, waits in review or was last retried; empty if nothing went wrong

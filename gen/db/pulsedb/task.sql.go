@@ -447,8 +447,8 @@ func (q *Queries) InsertScheduled(ctx context.Context, arg InsertScheduledParams
 const InsertTask = `-- name: InsertTask :exec
 INSERT INTO pulse_tasks
   (namespace_id, id, queue_id, type, payload, payload_version, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers,
-   trace_parent, trace_state, actor_id, state, failure_code, failure_message, revision, created_at, updated_at)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, 'open', '', '', 1, ?, ?)
+   trace_parent, trace_state, actor_id, origin_kind, origin_id, state, failure_code, failure_message, revision, created_at, updated_at)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, 0, 0, 0, ?, ?, ?, ?, ?, 'open', '', '', 1, ?, ?)
 `
 
 type InsertTaskParams struct {
@@ -466,6 +466,8 @@ type InsertTaskParams struct {
 	TraceParent    string
 	TraceState     string
 	ActorID        orbit.ID
+	OriginKind     string
+	OriginID       orbit.NullID
 	CreatedAt      time.Time
 	UpdatedAt      time.Time
 }
@@ -486,6 +488,8 @@ func (q *Queries) InsertTask(ctx context.Context, arg InsertTaskParams) error {
 		arg.TraceParent,
 		arg.TraceState,
 		arg.ActorID,
+		arg.OriginKind,
+		arg.OriginID,
 		arg.CreatedAt,
 		arg.UpdatedAt,
 	)
@@ -541,7 +545,7 @@ func (q *Queries) ListPayloads(ctx context.Context, arg ListPayloadsParams) ([]L
 }
 
 const ListTaskHeads = `-- name: ListTaskHeads :many
-SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, state, revision
+SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, origin_kind, origin_id, state, revision
 FROM pulse_tasks WHERE namespace_id = ? AND id IN (/*SLICE:ids*/?)
 `
 
@@ -562,6 +566,8 @@ type ListTaskHeadsRow struct {
 	AttemptsUsed uint32
 	Generation   int64
 	IdleOffers   uint32
+	OriginKind   string
+	OriginID     orbit.NullID
 	State        orbit.TaskState
 	Revision     int64
 }
@@ -599,6 +605,8 @@ func (q *Queries) ListTaskHeads(ctx context.Context, arg ListTaskHeadsParams) ([
 			&i.AttemptsUsed,
 			&i.Generation,
 			&i.IdleOffers,
+			&i.OriginKind,
+			&i.OriginID,
 			&i.State,
 			&i.Revision,
 		); err != nil {
@@ -906,7 +914,7 @@ func (q *Queries) LockScheduled(ctx context.Context, arg LockScheduledParams) ([
 }
 
 const LockTask = `-- name: LockTask :one
-SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, state, revision
+SELECT id, queue_id, type, priority, rank_us, run_at, deadline_at, max_attempts, attempts_used, generation, idle_offers, origin_kind, origin_id, state, revision
 FROM pulse_tasks WHERE namespace_id = ? AND id = ? FOR UPDATE
 `
 
@@ -927,6 +935,8 @@ type LockTaskRow struct {
 	AttemptsUsed uint32
 	Generation   int64
 	IdleOffers   uint32
+	OriginKind   string
+	OriginID     orbit.NullID
 	State        orbit.TaskState
 	Revision     int64
 }
@@ -946,6 +956,8 @@ func (q *Queries) LockTask(ctx context.Context, arg LockTaskParams) (LockTaskRow
 		&i.AttemptsUsed,
 		&i.Generation,
 		&i.IdleOffers,
+		&i.OriginKind,
+		&i.OriginID,
 		&i.State,
 		&i.Revision,
 	)
@@ -1155,14 +1167,16 @@ func (q *Queries) TakeScheduled(ctx context.Context, arg TakeScheduledParams) (i
 }
 
 const ViewTask = `-- name: ViewTask :one
-SELECT t.namespace_id, t.id, t.queue_id, t.type, t.payload, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.trace_parent, t.trace_state, t.actor_id, t.state, t.failure_code, t.failure_message, t.result_evidence_id, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
+SELECT t.namespace_id, t.id, t.queue_id, t.type, t.payload, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation, t.idle_offers, t.trace_parent, t.trace_state, t.actor_id, t.origin_kind, t.origin_id, t.state, t.failure_code, t.failure_message, t.result_evidence_id, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at,
+  o.schedule_id AS origin_schedule_id, o.fire_at AS origin_fire_at
 FROM pulse_tasks t FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
 LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
 LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+LEFT JOIN pulse_schedule_occurrences o FORCE INDEX (PRIMARY) ON o.namespace_id = t.namespace_id AND o.id = t.origin_id
 WHERE t.namespace_id = ? AND t.id = ?
 `
 
@@ -1183,6 +1197,8 @@ type ViewTaskRow struct {
 	CancelRequestedAt *time.Time
 	OfferedAt         *time.Time
 	StartedAt         *time.Time
+	OriginScheduleID  orbit.NullID
+	OriginFireAt      *time.Time
 }
 
 // A task with where it is, in one statement and so from one snapshot: its working row by full key, or its live attempt.
@@ -1207,6 +1223,8 @@ func (q *Queries) ViewTask(ctx context.Context, arg ViewTaskParams) (ViewTaskRow
 		&i.PulseTask.TraceParent,
 		&i.PulseTask.TraceState,
 		&i.PulseTask.ActorID,
+		&i.PulseTask.OriginKind,
+		&i.PulseTask.OriginID,
 		&i.PulseTask.State,
 		&i.PulseTask.FailureCode,
 		&i.PulseTask.FailureMessage,
@@ -1226,20 +1244,24 @@ func (q *Queries) ViewTask(ctx context.Context, arg ViewTaskParams) (ViewTaskRow
 		&i.CancelRequestedAt,
 		&i.OfferedAt,
 		&i.StartedAt,
+		&i.OriginScheduleID,
+		&i.OriginFireAt,
 	)
 	return i, err
 }
 
 const ViewTasks = `-- name: ViewTasks :many
 SELECT t.id, t.queue_id, t.type, t.payload_version, t.priority, t.rank_us, t.run_at, t.deadline_at, t.max_attempts, t.attempts_used, t.generation,
-  t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
+  t.origin_kind, t.origin_id, t.state, t.failure_code, t.failure_message, t.revision, t.created_at, t.updated_at, t.finished_at, t.expires_at,
   r.task_id AS ready_id, s.due_at AS scheduled_at, b.blocker_kind, b.blocker_id,
-  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at
+  a.id AS attempt_id, a.state AS attempt_state, a.version AS attempt_version, a.cancel_requested_at, a.offered_at, a.started_at,
+  o.schedule_id AS origin_schedule_id, o.fire_at AS origin_fire_at
 FROM pulse_tasks t FORCE INDEX (PRIMARY)
 LEFT JOIN pulse_ready r FORCE INDEX (PRIMARY) ON r.namespace_id = t.namespace_id AND r.queue_id = t.queue_id AND r.priority = t.priority AND r.rank_us = t.rank_us AND r.task_id = t.id
 LEFT JOIN pulse_scheduled s FORCE INDEX (PRIMARY) ON s.due_at = t.run_at AND s.namespace_id = t.namespace_id AND s.task_id = t.id
 LEFT JOIN pulse_blocked b FORCE INDEX (uq_pulse_blocked_task) ON b.namespace_id = t.namespace_id AND b.task_id = t.id
 LEFT JOIN pulse_attempts a FORCE INDEX (uq_pulse_attempts_generation) ON a.namespace_id = t.namespace_id AND a.task_id = t.id AND a.generation = t.generation + 1
+LEFT JOIN pulse_schedule_occurrences o FORCE INDEX (PRIMARY) ON o.namespace_id = t.namespace_id AND o.id = t.origin_id
 WHERE t.namespace_id = ? AND t.id IN (/*SLICE:ids*/?)
 ORDER BY t.id DESC
 `
@@ -1261,6 +1283,8 @@ type ViewTasksRow struct {
 	MaxAttempts       uint32
 	AttemptsUsed      uint32
 	Generation        int64
+	OriginKind        string
+	OriginID          orbit.NullID
 	State             orbit.TaskState
 	FailureCode       string
 	FailureMessage    string
@@ -1279,6 +1303,8 @@ type ViewTasksRow struct {
 	CancelRequestedAt *time.Time
 	OfferedAt         *time.Time
 	StartedAt         *time.Time
+	OriginScheduleID  orbit.NullID
+	OriginFireAt      *time.Time
 }
 
 // The same for ids chosen before, without payloads, newest first.
@@ -1314,6 +1340,8 @@ func (q *Queries) ViewTasks(ctx context.Context, arg ViewTasksParams) ([]ViewTas
 			&i.MaxAttempts,
 			&i.AttemptsUsed,
 			&i.Generation,
+			&i.OriginKind,
+			&i.OriginID,
 			&i.State,
 			&i.FailureCode,
 			&i.FailureMessage,
@@ -1332,6 +1360,8 @@ func (q *Queries) ViewTasks(ctx context.Context, arg ViewTasksParams) ([]ViewTas
 			&i.CancelRequestedAt,
 			&i.OfferedAt,
 			&i.StartedAt,
+			&i.OriginScheduleID,
+			&i.OriginFireAt,
 		); err != nil {
 			return nil, err
 		}

@@ -425,6 +425,97 @@ func (q *Queries) VerifyInstances(ctx context.Context, arg VerifyInstancesParams
 	return items, nil
 }
 
+const VerifyOccurrences = `-- name: VerifyOccurrences :many
+SELECT c.id, c.schedule_id, c.fire_at, c.source, c.outcome, c.task_id, c.version, c.live_schedule_id, c.buffered_schedule_id, c.created_at, c.updated_at, c.expires_at,
+  s.watermark, t.state AS task_state, t.origin_id,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = c.namespace_id AND e.aggregate_id = c.id AND e.aggregate_kind = 'occurrence') AS SIGNED) AS event_last
+FROM pulse_schedule_occurrences c FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedules s FORCE INDEX (PRIMARY) ON s.namespace_id = c.namespace_id AND s.id = c.schedule_id
+LEFT JOIN pulse_tasks t FORCE INDEX (PRIMARY) ON t.namespace_id = c.namespace_id AND t.id = c.task_id
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = c.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE c.namespace_id = ? AND c.id > ?
+ORDER BY c.id LIMIT ?
+`
+
+type VerifyOccurrencesParams struct {
+	NamespaceID orbit.ID
+	AfterID     orbit.ID
+	Limit       int32
+}
+
+type VerifyOccurrencesRow struct {
+	ID                 orbit.ID
+	ScheduleID         orbit.ID
+	FireAt             time.Time
+	Source             orbit.OccurrenceSource
+	Outcome            orbit.OccurrenceOutcome
+	TaskID             orbit.NullID
+	Version            int64
+	LiveScheduleID     orbit.NullID
+	BufferedScheduleID orbit.NullID
+	CreatedAt          time.Time
+	UpdatedAt          time.Time
+	ExpiresAt          *time.Time
+	Watermark          *time.Time
+	TaskState          orbit.TaskState
+	OriginID           orbit.NullID
+	TrimmedBelow       *int64
+	OldestEventAt      *time.Time
+	EventCount         int64
+	EventFirst         int64
+	EventLast          int64
+}
+
+// Walks the primary key.
+func (q *Queries) VerifyOccurrences(ctx context.Context, arg VerifyOccurrencesParams) ([]VerifyOccurrencesRow, error) {
+	rows, err := q.db.QueryContext(ctx, VerifyOccurrences, arg.NamespaceID, arg.AfterID, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifyOccurrencesRow
+	for rows.Next() {
+		var i VerifyOccurrencesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.ScheduleID,
+			&i.FireAt,
+			&i.Source,
+			&i.Outcome,
+			&i.TaskID,
+			&i.Version,
+			&i.LiveScheduleID,
+			&i.BufferedScheduleID,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.ExpiresAt,
+			&i.Watermark,
+			&i.TaskState,
+			&i.OriginID,
+			&i.TrimmedBelow,
+			&i.OldestEventAt,
+			&i.EventCount,
+			&i.EventFirst,
+			&i.EventLast,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const VerifyQueues = `-- name: VerifyQueues :many
 SELECT u.id, u.revision, u.created_at, u.updated_at, g.control_version, g.updated_at AS gate_updated_at,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
@@ -568,6 +659,88 @@ func (q *Queries) VerifyReady(ctx context.Context, arg VerifyReadyParams) ([]Ver
 	return items, nil
 }
 
+const VerifySchedules = `-- name: VerifySchedules :many
+SELECT s.id, s.current_version, s.revision, s.paused_at, s.archived_at, s.watermark, s.next_fire_at, s.created_at, s.updated_at, CAST(COALESCE(CAST(v.timetable AS CHAR), '') AS CHAR) AS timetable,
+  h.trimmed_below, o.occurred_at AS oldest_event_at,
+  CAST((SELECT COUNT(*) FROM pulse_schedule_versions n FORCE INDEX (PRIMARY) WHERE n.namespace_id = s.namespace_id AND n.schedule_id = s.id) AS SIGNED) AS versions,
+  CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_count,
+  CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_first,
+  CAST((SELECT COALESCE(MAX(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = s.namespace_id AND e.aggregate_id = s.id AND e.aggregate_kind = 'schedule') AS SIGNED) AS event_last
+FROM pulse_schedules s FORCE INDEX (PRIMARY)
+LEFT JOIN pulse_schedule_versions v FORCE INDEX (PRIMARY) ON v.namespace_id = s.namespace_id AND v.schedule_id = s.id AND v.version = s.current_version
+LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = s.namespace_id
+LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
+LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
+WHERE s.namespace_id = ? AND s.id > ?
+ORDER BY s.id LIMIT ?
+`
+
+type VerifySchedulesParams struct {
+	NamespaceID orbit.ID
+	AfterID     orbit.ID
+	Limit       int32
+}
+
+type VerifySchedulesRow struct {
+	ID             orbit.ID
+	CurrentVersion int64
+	Revision       int64
+	PausedAt       *time.Time
+	ArchivedAt     *time.Time
+	Watermark      time.Time
+	NextFireAt     *time.Time
+	CreatedAt      time.Time
+	UpdatedAt      time.Time
+	Timetable      string
+	TrimmedBelow   *int64
+	OldestEventAt  *time.Time
+	Versions       int64
+	EventCount     int64
+	EventFirst     int64
+	EventLast      int64
+}
+
+// Walks the primary key.
+func (q *Queries) VerifySchedules(ctx context.Context, arg VerifySchedulesParams) ([]VerifySchedulesRow, error) {
+	rows, err := q.db.QueryContext(ctx, VerifySchedules, arg.NamespaceID, arg.AfterID, arg.Limit)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []VerifySchedulesRow
+	for rows.Next() {
+		var i VerifySchedulesRow
+		if err := rows.Scan(
+			&i.ID,
+			&i.CurrentVersion,
+			&i.Revision,
+			&i.PausedAt,
+			&i.ArchivedAt,
+			&i.Watermark,
+			&i.NextFireAt,
+			&i.CreatedAt,
+			&i.UpdatedAt,
+			&i.Timetable,
+			&i.TrimmedBelow,
+			&i.OldestEventAt,
+			&i.Versions,
+			&i.EventCount,
+			&i.EventFirst,
+			&i.EventLast,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const VerifySessions = `-- name: VerifySessions :many
 SELECT s.id, s.epoch, s.closed_at, i.session_id AS instance_session, i.epoch AS instance_epoch
 FROM pulse_worker_sessions s FORCE INDEX (PRIMARY)
@@ -624,7 +797,7 @@ const VerifyTasks = `-- name: VerifyTasks :many
 SELECT t.id, t.state, t.generation, t.revision, t.deadline_at, t.result_evidence_id, t.created_at, t.updated_at,
   r.task_id AS ready_id, s.task_id AS scheduled_id, b.task_id AS blocked_id, d.task_id AS deadline_id, a.state AS next_state,
   CAST((SELECT COUNT(*) FROM pulse_attempts l FORCE INDEX (uq_pulse_attempts_generation) WHERE l.namespace_id = t.namespace_id AND l.task_id = t.id AND l.lease_until IS NOT NULL) AS SIGNED) AS live_attempts,
-  c.outcome AS receipt_outcome, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
+  c.outcome AS receipt_outcome, t.origin_kind, k.live_schedule_id, v.outcome AS evidence_outcome, w.task_id AS evidence_task_id,
   h.trimmed_below, o.occurred_at AS oldest_event_at,
   CAST((SELECT COUNT(*) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_count,
   CAST((SELECT COALESCE(MIN(e.version), 0) FROM orbit_events e FORCE INDEX (uq_orbit_events_version) WHERE e.namespace_id = t.namespace_id AND e.aggregate_id = t.id AND e.aggregate_kind = 'task') AS SIGNED) AS event_first,
@@ -639,6 +812,7 @@ LEFT JOIN pulse_attempts g FORCE INDEX (uq_pulse_attempts_generation) ON g.names
 LEFT JOIN pulse_attempt_receipts c FORCE INDEX (PRIMARY) ON c.namespace_id = g.namespace_id AND c.attempt_id = g.id
 LEFT JOIN pulse_attempt_evidence v FORCE INDEX (PRIMARY) ON v.namespace_id = t.namespace_id AND v.id = t.result_evidence_id
 LEFT JOIN pulse_attempts w FORCE INDEX (PRIMARY) ON w.namespace_id = v.namespace_id AND w.id = v.attempt_id
+LEFT JOIN pulse_schedule_occurrences k FORCE INDEX (PRIMARY) ON k.namespace_id = t.namespace_id AND k.id = t.origin_id
 LEFT JOIN orbit_event_heads h FORCE INDEX (PRIMARY) ON h.namespace_id = t.namespace_id
 LEFT JOIN orbit_event_log m FORCE INDEX (PRIMARY) ON m.namespace_id = h.namespace_id AND m.first_position = h.trimmed_below
 LEFT JOIN orbit_events o FORCE INDEX (PRIMARY) ON o.namespace_id = m.namespace_id AND o.batch_id = m.batch_id AND o.ordinal = 0
@@ -668,6 +842,8 @@ type VerifyTasksRow struct {
 	NextState        orbit.AttemptState
 	LiveAttempts     int64
 	ReceiptOutcome   orbit.Outcome
+	OriginKind       string
+	LiveScheduleID   orbit.NullID
 	EvidenceOutcome  orbit.Outcome
 	EvidenceTaskID   orbit.NullID
 	TrimmedBelow     *int64
@@ -704,6 +880,8 @@ func (q *Queries) VerifyTasks(ctx context.Context, arg VerifyTasksParams) ([]Ver
 			&i.NextState,
 			&i.LiveAttempts,
 			&i.ReceiptOutcome,
+			&i.OriginKind,
+			&i.LiveScheduleID,
 			&i.EvidenceOutcome,
 			&i.EvidenceTaskID,
 			&i.TrimmedBelow,

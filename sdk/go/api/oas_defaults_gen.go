@@ -51,6 +51,22 @@ func (s *CreateQueueRequest) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *CreateScheduleRequest) setDefaults() {
+	{
+		val := CreateScheduleRequestRunOverlap("skip")
+		s.RunOverlap.SetTo(val)
+	}
+	{
+		val := int64(86400000)
+		s.CatchUpWindowMs.SetTo(val)
+	}
+	{
+		val := int(1440)
+		s.CatchUpMax.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *FinishClaim) setDefaults() {
 	{
 		val := bool(false)
@@ -59,10 +75,30 @@ func (s *FinishClaim) setDefaults() {
 }
 
 // setDefaults set default value of fields.
+func (s *PreviewScheduleRequest) setDefaults() {
+	{
+		val := int(10)
+		s.Count.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
 func (s *RotateCredentialRequest) setDefaults() {
 	{
 		val := int64(3600000)
 		s.OverlapMs.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *ScheduleTask) setDefaults() {
+	{
+		val := int64(0)
+		s.PayloadVersion.SetTo(val)
+	}
+	{
+		val := int(5)
+		s.Priority.SetTo(val)
 	}
 }
 
@@ -87,5 +123,41 @@ func (s *SubmitTaskRequest) setDefaults() {
 	{
 		val := int(5)
 		s.Priority.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *Timetable) setDefaults() {
+	{
+		val := string("UTC")
+		s.Zone.SetTo(val)
+	}
+	{
+		val := TimetableGap("shift")
+		s.Gap.SetTo(val)
+	}
+	{
+		val := TimetableOverlap("first")
+		s.Overlap.SetTo(val)
+	}
+	{
+		val := int64(0)
+		s.JitterMs.SetTo(val)
+	}
+}
+
+// setDefaults set default value of fields.
+func (s *UpdateScheduleRequest) setDefaults() {
+	{
+		val := UpdateScheduleRequestRunOverlap("skip")
+		s.RunOverlap.SetTo(val)
+	}
+	{
+		val := int64(86400000)
+		s.CatchUpWindowMs.SetTo(val)
+	}
+	{
+		val := int(1440)
+		s.CatchUpMax.SetTo(val)
 	}
 }

@@ -2,6 +2,48 @@
 
 package api
 
+// ArchiveScheduleParams is parameters of archiveSchedule operation.
+type ArchiveScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// BackfillScheduleParams is parameters of backfillSchedule operation.
+type BackfillScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
 // CancelTaskParams is parameters of cancelTask operation.
 type CancelTaskParams struct {
 	// The task's id.
@@ -78,6 +120,25 @@ type CreateCredentialParams struct {
 
 // CreateQueueParams is parameters of createQueue operation.
 type CreateQueueParams struct {
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// CreateScheduleParams is parameters of createSchedule operation.
+type CreateScheduleParams struct {
 	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
 	// 400 `idempotency_missing`. See Idempotency.
 	IdempotencyKey OptString `json:",omitempty,omitzero"`
@@ -205,6 +266,44 @@ type GetQueueParams struct {
 type GetQueueDepthParams struct {
 	// The queue's id. Names are looked up with `listQueues`.
 	QueueID string
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// GetScheduleParams is parameters of getSchedule operation.
+type GetScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// GetScheduleVersionParams is parameters of getScheduleVersion operation.
+type GetScheduleVersionParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// The number of the version.
+	Version int64
 	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
 	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
 	OrbitNamespace OptString `json:",omitempty,omitzero"`
@@ -363,6 +462,72 @@ type ListQueuesParams struct {
 	Tracestate OptString `json:",omitempty,omitzero"`
 }
 
+// ListScheduleOccurrencesParams is parameters of listScheduleOccurrences operation.
+type ListScheduleOccurrencesParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// The most items to return; one larger than 500 counts as 500.
+	Limit OptInt `json:",omitempty,omitzero"`
+	// The `next_cursor` of the page before, with the same filters. Absent for the first page.
+	Cursor OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// ListScheduleVersionsParams is parameters of listScheduleVersions operation.
+type ListScheduleVersionsParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// The most items to return; one larger than 500 counts as 500.
+	Limit OptInt `json:",omitempty,omitzero"`
+	// The `next_cursor` of the page before, with the same filters. Absent for the first page.
+	Cursor OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// ListSchedulesParams is parameters of listSchedules operation.
+type ListSchedulesParams struct {
+	// Only the schedule of exactly this name.
+	Name OptString `json:",omitempty,omitzero"`
+	// The most items to return; one larger than 500 counts as 500.
+	Limit OptInt `json:",omitempty,omitzero"`
+	// The `next_cursor` of the page before, with the same filters. Absent for the first page.
+	Cursor OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
 // ListTaskAttemptsParams is parameters of listTaskAttempts operation.
 type ListTaskAttemptsParams struct {
 	// The task's id.
@@ -492,6 +657,43 @@ type PauseQueueParams struct {
 	Tracestate OptString `json:",omitempty,omitzero"`
 }
 
+// PauseScheduleParams is parameters of pauseSchedule operation.
+type PauseScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// PreviewScheduleParams is parameters of previewSchedule operation.
+type PreviewScheduleParams struct {
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
 // ReleaseAttemptsParams is parameters of releaseAttempts operation.
 type ReleaseAttemptsParams struct {
 	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
@@ -535,6 +737,27 @@ type ResolveTaskParams struct {
 type ResumeQueueParams struct {
 	// The queue's id. Names are looked up with `listQueues`.
 	QueueID string
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// ResumeScheduleParams is parameters of resumeSchedule operation.
+type ResumeScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
 	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
 	// 400 `idempotency_missing`. See Idempotency.
 	IdempotencyKey OptString `json:",omitempty,omitzero"`
@@ -668,10 +891,51 @@ type SubmitTasksParams struct {
 	Tracestate OptString `json:",omitempty,omitzero"`
 }
 
+// TriggerScheduleParams is parameters of triggerSchedule operation.
+type TriggerScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
+	// Required: 1 to 128 visible ASCII characters, bare or as a quoted string. Without it the answer is
+	// 400 `idempotency_missing`. See Idempotency.
+	IdempotencyKey OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
 // UpdateQueueParams is parameters of updateQueue operation.
 type UpdateQueueParams struct {
 	// The queue's id. Names are looked up with `listQueues`.
 	QueueID string
+	// One strong entity tag, quotes included, as `ETag` gave it (RFC 9110). See Concurrency.
+	IfMatch OptString `json:",omitempty,omitzero"`
+	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets
+	// 409 `principal_mismatch`: a swapped secret cannot land a request elsewhere.
+	OrbitNamespace OptString `json:",omitempty,omitzero"`
+	// Asserts the actor the credential acts for, as `Orbit-Namespace` does the namespace.
+	OrbitActor OptString `json:",omitempty,omitzero"`
+	// Echoed in the reply, in problem documents, logs and the audit: 1 to 128 visible ASCII characters.
+	// Where it is missing, or something else, the server makes one.
+	XRequestID OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. One that is not well formed is ignored.
+	Traceparent OptString `json:",omitempty,omitzero"`
+	// W3C Trace Context. Ignored without a `traceparent`, or beyond 512 characters.
+	Tracestate OptString `json:",omitempty,omitzero"`
+}
+
+// UpdateScheduleParams is parameters of updateSchedule operation.
+type UpdateScheduleParams struct {
+	// The schedule's id. Names are looked up with `listSchedules`.
+	ScheduleID string
 	// One strong entity tag, quotes included, as `ETag` gave it (RFC 9110). See Concurrency.
 	IfMatch OptString `json:",omitempty,omitzero"`
 	// Asserts the namespace the credential opens. If it is another one the request does nothing and gets

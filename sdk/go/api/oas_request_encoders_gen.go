@@ -10,6 +10,34 @@ import (
 	ht "github.com/ogen-go/ogen/http"
 )
 
+func encodeArchiveScheduleRequest(
+	req *ArchiveScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeBackfillScheduleRequest(
+	req *BackfillScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeCancelTaskRequest(
 	req OptCancelTaskRequest,
 	r *http.Request,
@@ -86,6 +114,20 @@ func encodeCreateQueueRequest(
 	return nil
 }
 
+func encodeCreateScheduleRequest(
+	req *CreateScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeFinishAttemptsRequest(
 	req *FinishAttemptsRequest,
 	r *http.Request,
@@ -142,6 +184,34 @@ func encodePauseQueueRequest(
 	return nil
 }
 
+func encodePauseScheduleRequest(
+	req *PauseScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodePreviewScheduleRequest(
+	req *PreviewScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeReleaseAttemptsRequest(
 	req *ReleaseAttemptsRequest,
 	r *http.Request,
@@ -172,6 +242,26 @@ func encodeResolveTaskRequest(
 
 func encodeResumeQueueRequest(
 	req OptResumeQueueRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	if !req.Set {
+		// Keep request with empty body if value is not set.
+		return nil
+	}
+	e := new(jx.Encoder)
+	{
+		if req.Set {
+			req.Encode(e)
+		}
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeResumeScheduleRequest(
+	req OptResumeScheduleRequest,
 	r *http.Request,
 ) error {
 	const contentType = "application/json"
@@ -286,11 +376,45 @@ func encodeSubmitTasksRequest(
 	return nil
 }
 
+func encodeTriggerScheduleRequest(
+	req OptTriggerScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
+	if !req.Set {
+		// Keep request with empty body if value is not set.
+		return nil
+	}
+	e := new(jx.Encoder)
+	{
+		if req.Set {
+			req.Encode(e)
+		}
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
 func encodeUpdateQueueRequest(
 	req *UpdateQueueRequest,
 	r *http.Request,
 ) error {
 	const contentType = "application/merge-patch+json"
+	e := new(jx.Encoder)
+	{
+		req.Encode(e)
+	}
+	encoded := e.Bytes()
+	ht.SetBody(r, bytes.NewReader(encoded), contentType)
+	return nil
+}
+
+func encodeUpdateScheduleRequest(
+	req *UpdateScheduleRequest,
+	r *http.Request,
+) error {
+	const contentType = "application/json"
 	e := new(jx.Encoder)
 	{
 		req.Encode(e)

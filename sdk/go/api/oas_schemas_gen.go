@@ -116,6 +116,60 @@ func (s *AcceptanceReceiptHeaders) SetResponse(val AcceptanceReceipt) {
 	s.Response = val
 }
 
+// ArchiveScheduleOKHeaders wraps Schedule with response headers.
+type ArchiveScheduleOKHeaders struct {
+	ETag                string
+	IdempotencyReplayed OptBool
+	Response            Schedule
+}
+
+// GetETag returns the value of ETag.
+func (s *ArchiveScheduleOKHeaders) GetETag() string {
+	return s.ETag
+}
+
+// GetIdempotencyReplayed returns the value of IdempotencyReplayed.
+func (s *ArchiveScheduleOKHeaders) GetIdempotencyReplayed() OptBool {
+	return s.IdempotencyReplayed
+}
+
+// GetResponse returns the value of Response.
+func (s *ArchiveScheduleOKHeaders) GetResponse() Schedule {
+	return s.Response
+}
+
+// SetETag sets the value of ETag.
+func (s *ArchiveScheduleOKHeaders) SetETag(val string) {
+	s.ETag = val
+}
+
+// SetIdempotencyReplayed sets the value of IdempotencyReplayed.
+func (s *ArchiveScheduleOKHeaders) SetIdempotencyReplayed(val OptBool) {
+	s.IdempotencyReplayed = val
+}
+
+// SetResponse sets the value of Response.
+func (s *ArchiveScheduleOKHeaders) SetResponse(val Schedule) {
+	s.Response = val
+}
+
+// Why it is ended.
+// Ref: #/components/schemas/ArchiveScheduleRequest
+type ArchiveScheduleRequest struct {
+	// For the audit.
+	Reason string `json:"reason"`
+}
+
+// GetReason returns the value of Reason.
+func (s *ArchiveScheduleRequest) GetReason() string {
+	return s.Reason
+}
+
+// SetReason sets the value of Reason.
+func (s *ArchiveScheduleRequest) SetReason(val string) {
+	s.Reason = val
+}
+
 // One execution generation of a task.
 // Ref: #/components/schemas/Attempt
 type Attempt struct {
@@ -928,6 +982,138 @@ func (s *AuditEventList) SetNextCursor(val OptString) {
 	s.NextCursor = val
 }
 
+// What became of the instants of a backfill.
+// Ref: #/components/schemas/BackfillReport
+type BackfillReport struct {
+	// So many got a task.
+	Fired int `json:"fired"`
+	// So many wait for an earlier task to end.
+	Buffered int `json:"buffered"`
+	// So many were skipped by `run_overlap`.
+	Skipped int `json:"skipped"`
+	// So many had been fired or buffered before.
+	Known int `json:"known"`
+}
+
+// GetFired returns the value of Fired.
+func (s *BackfillReport) GetFired() int {
+	return s.Fired
+}
+
+// GetBuffered returns the value of Buffered.
+func (s *BackfillReport) GetBuffered() int {
+	return s.Buffered
+}
+
+// GetSkipped returns the value of Skipped.
+func (s *BackfillReport) GetSkipped() int {
+	return s.Skipped
+}
+
+// GetKnown returns the value of Known.
+func (s *BackfillReport) GetKnown() int {
+	return s.Known
+}
+
+// SetFired sets the value of Fired.
+func (s *BackfillReport) SetFired(val int) {
+	s.Fired = val
+}
+
+// SetBuffered sets the value of Buffered.
+func (s *BackfillReport) SetBuffered(val int) {
+	s.Buffered = val
+}
+
+// SetSkipped sets the value of Skipped.
+func (s *BackfillReport) SetSkipped(val int) {
+	s.Skipped = val
+}
+
+// SetKnown sets the value of Known.
+func (s *BackfillReport) SetKnown(val int) {
+	s.Known = val
+}
+
+// BackfillReportHeaders wraps BackfillReport with response headers.
+type BackfillReportHeaders struct {
+	IdempotencyReplayed OptBool
+	Response            BackfillReport
+}
+
+// GetIdempotencyReplayed returns the value of IdempotencyReplayed.
+func (s *BackfillReportHeaders) GetIdempotencyReplayed() OptBool {
+	return s.IdempotencyReplayed
+}
+
+// GetResponse returns the value of Response.
+func (s *BackfillReportHeaders) GetResponse() BackfillReport {
+	return s.Response
+}
+
+// SetIdempotencyReplayed sets the value of IdempotencyReplayed.
+func (s *BackfillReportHeaders) SetIdempotencyReplayed(val OptBool) {
+	s.IdempotencyReplayed = val
+}
+
+// SetResponse sets the value of Response.
+func (s *BackfillReportHeaders) SetResponse(val BackfillReport) {
+	s.Response = val
+}
+
+// The time to make up for. Without `run_overlap` the schedule's own holds: with `skip` only one of the
+// instants fires.
+// Ref: #/components/schemas/BackfillScheduleRequest
+type BackfillScheduleRequest struct {
+	// The first instant.
+	From time.Time `json:"from"`
+	// The last instant.
+	To         time.Time     `json:"to"`
+	RunOverlap OptRunOverlap `json:"run_overlap"`
+	// For the audit.
+	Reason OptString `json:"reason"`
+}
+
+// GetFrom returns the value of From.
+func (s *BackfillScheduleRequest) GetFrom() time.Time {
+	return s.From
+}
+
+// GetTo returns the value of To.
+func (s *BackfillScheduleRequest) GetTo() time.Time {
+	return s.To
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *BackfillScheduleRequest) GetRunOverlap() OptRunOverlap {
+	return s.RunOverlap
+}
+
+// GetReason returns the value of Reason.
+func (s *BackfillScheduleRequest) GetReason() OptString {
+	return s.Reason
+}
+
+// SetFrom sets the value of From.
+func (s *BackfillScheduleRequest) SetFrom(val time.Time) {
+	s.From = val
+}
+
+// SetTo sets the value of To.
+func (s *BackfillScheduleRequest) SetTo(val time.Time) {
+	s.To = val
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *BackfillScheduleRequest) SetRunOverlap(val OptRunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetReason sets the value of Reason.
+func (s *BackfillScheduleRequest) SetReason(val OptString) {
+	s.Reason = val
+}
+
 // What stands in the way of a blocked task.
 // Ref: #/components/schemas/Blocker
 type Blocker struct {
@@ -1509,6 +1695,145 @@ func (s *CreateQueueRequestUnknownOutcome) UnmarshalText(data []byte) error {
 		return nil
 	case CreateQueueRequestUnknownOutcomeRetry:
 		*s = CreateQueueRequestUnknownOutcomeRetry
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// A schedule to make.
+// Ref: #/components/schemas/CreateScheduleRequest
+type CreateScheduleRequest struct {
+	// Its name, unique in the namespace. Not 32 hexadecimal digits.
+	Name       string                             `json:"name"`
+	Timetable  Timetable                          `json:"timetable"`
+	RunOverlap OptCreateScheduleRequestRunOverlap `json:"run_overlap"`
+	// Instants that were not fired in time, since no replica ran, are made up for if they are not older
+	// than this, milliseconds; 1 minute to 31 days.
+	CatchUpWindowMs OptInt64 `json:"catch_up_window_ms"`
+	// Of the instants that are more than a minute late only so many, the latest, are made up for; the
+	// others are missed.
+	CatchUpMax OptInt       `json:"catch_up_max"`
+	Task       ScheduleTask `json:"task"`
+}
+
+// GetName returns the value of Name.
+func (s *CreateScheduleRequest) GetName() string {
+	return s.Name
+}
+
+// GetTimetable returns the value of Timetable.
+func (s *CreateScheduleRequest) GetTimetable() Timetable {
+	return s.Timetable
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *CreateScheduleRequest) GetRunOverlap() OptCreateScheduleRequestRunOverlap {
+	return s.RunOverlap
+}
+
+// GetCatchUpWindowMs returns the value of CatchUpWindowMs.
+func (s *CreateScheduleRequest) GetCatchUpWindowMs() OptInt64 {
+	return s.CatchUpWindowMs
+}
+
+// GetCatchUpMax returns the value of CatchUpMax.
+func (s *CreateScheduleRequest) GetCatchUpMax() OptInt {
+	return s.CatchUpMax
+}
+
+// GetTask returns the value of Task.
+func (s *CreateScheduleRequest) GetTask() ScheduleTask {
+	return s.Task
+}
+
+// SetName sets the value of Name.
+func (s *CreateScheduleRequest) SetName(val string) {
+	s.Name = val
+}
+
+// SetTimetable sets the value of Timetable.
+func (s *CreateScheduleRequest) SetTimetable(val Timetable) {
+	s.Timetable = val
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *CreateScheduleRequest) SetRunOverlap(val OptCreateScheduleRequestRunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetCatchUpWindowMs sets the value of CatchUpWindowMs.
+func (s *CreateScheduleRequest) SetCatchUpWindowMs(val OptInt64) {
+	s.CatchUpWindowMs = val
+}
+
+// SetCatchUpMax sets the value of CatchUpMax.
+func (s *CreateScheduleRequest) SetCatchUpMax(val OptInt) {
+	s.CatchUpMax = val
+}
+
+// SetTask sets the value of Task.
+func (s *CreateScheduleRequest) SetTask(val ScheduleTask) {
+	s.Task = val
+}
+
+// Merged schema.
+type CreateScheduleRequestRunOverlap string
+
+const (
+	CreateScheduleRequestRunOverlapSkip          CreateScheduleRequestRunOverlap = "skip"
+	CreateScheduleRequestRunOverlapBufferOne     CreateScheduleRequestRunOverlap = "buffer_one"
+	CreateScheduleRequestRunOverlapBufferAll     CreateScheduleRequestRunOverlap = "buffer_all"
+	CreateScheduleRequestRunOverlapAllow         CreateScheduleRequestRunOverlap = "allow"
+	CreateScheduleRequestRunOverlapCancelRunning CreateScheduleRequestRunOverlap = "cancel_running"
+)
+
+// AllValues returns all CreateScheduleRequestRunOverlap values.
+func (CreateScheduleRequestRunOverlap) AllValues() []CreateScheduleRequestRunOverlap {
+	return []CreateScheduleRequestRunOverlap{
+		CreateScheduleRequestRunOverlapSkip,
+		CreateScheduleRequestRunOverlapBufferOne,
+		CreateScheduleRequestRunOverlapBufferAll,
+		CreateScheduleRequestRunOverlapAllow,
+		CreateScheduleRequestRunOverlapCancelRunning,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s CreateScheduleRequestRunOverlap) MarshalText() ([]byte, error) {
+	switch s {
+	case CreateScheduleRequestRunOverlapSkip:
+		return []byte(s), nil
+	case CreateScheduleRequestRunOverlapBufferOne:
+		return []byte(s), nil
+	case CreateScheduleRequestRunOverlapBufferAll:
+		return []byte(s), nil
+	case CreateScheduleRequestRunOverlapAllow:
+		return []byte(s), nil
+	case CreateScheduleRequestRunOverlapCancelRunning:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *CreateScheduleRequestRunOverlap) UnmarshalText(data []byte) error {
+	switch CreateScheduleRequestRunOverlap(data) {
+	case CreateScheduleRequestRunOverlapSkip:
+		*s = CreateScheduleRequestRunOverlapSkip
+		return nil
+	case CreateScheduleRequestRunOverlapBufferOne:
+		*s = CreateScheduleRequestRunOverlapBufferOne
+		return nil
+	case CreateScheduleRequestRunOverlapBufferAll:
+		*s = CreateScheduleRequestRunOverlapBufferAll
+		return nil
+	case CreateScheduleRequestRunOverlapAllow:
+		*s = CreateScheduleRequestRunOverlapAllow
+		return nil
+	case CreateScheduleRequestRunOverlapCancelRunning:
+		*s = CreateScheduleRequestRunOverlapCancelRunning
 		return nil
 	default:
 		return errors.Errorf("invalid value: %q", data)
@@ -2554,6 +2879,32 @@ func (s *GetQueueOKHeaders) SetResponse(val Queue) {
 	s.Response = val
 }
 
+// GetScheduleOKHeaders wraps Schedule with response headers.
+type GetScheduleOKHeaders struct {
+	ETag     string
+	Response Schedule
+}
+
+// GetETag returns the value of ETag.
+func (s *GetScheduleOKHeaders) GetETag() string {
+	return s.ETag
+}
+
+// GetResponse returns the value of Response.
+func (s *GetScheduleOKHeaders) GetResponse() Schedule {
+	return s.Response
+}
+
+// SetETag sets the value of ETag.
+func (s *GetScheduleOKHeaders) SetETag(val string) {
+	s.ETag = val
+}
+
+// SetResponse sets the value of Response.
+func (s *GetScheduleOKHeaders) SetResponse(val Schedule) {
+	s.Response = val
+}
+
 // A sign of life.
 // Ref: #/components/schemas/HeartbeatAttemptsRequest
 type HeartbeatAttemptsRequest struct {
@@ -2883,6 +3234,305 @@ func (s *IssuedCredentialHeaders) SetLocation(val string) {
 // SetResponse sets the value of Response.
 func (s *IssuedCredentialHeaders) SetResponse(val IssuedCredential) {
 	s.Response = val
+}
+
+// What became of one instant of a schedule.
+// Ref: #/components/schemas/Occurrence
+type Occurrence struct {
+	// Its id.
+	ID string `json:"id"`
+	// The schedule.
+	ScheduleID string `json:"schedule_id"`
+	// The version of the schedule that it is of.
+	Version int64 `json:"version"`
+	// The instant, without jitter; of a trigger the time of the call.
+	FireAt  time.Time         `json:"fire_at"`
+	Source  OccurrenceSource  `json:"source"`
+	Outcome OccurrenceOutcome `json:"outcome"`
+	// Why it was skipped or missed, such as `running`, `buffered`, `buffer_full`, `superseded`,
+	// `archived`, `too_old` or `too_many`.
+	Code OptString `json:"code"`
+	// Its task, if it has fired.
+	TaskID OptString `json:"task_id"`
+	// Whether its task has not ended.
+	Running bool `json:"running"`
+	// When the instant was dealt with first.
+	CreatedAt time.Time `json:"created_at"`
+	// When the outcome last changed.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Occurrence) GetID() string {
+	return s.ID
+}
+
+// GetScheduleID returns the value of ScheduleID.
+func (s *Occurrence) GetScheduleID() string {
+	return s.ScheduleID
+}
+
+// GetVersion returns the value of Version.
+func (s *Occurrence) GetVersion() int64 {
+	return s.Version
+}
+
+// GetFireAt returns the value of FireAt.
+func (s *Occurrence) GetFireAt() time.Time {
+	return s.FireAt
+}
+
+// GetSource returns the value of Source.
+func (s *Occurrence) GetSource() OccurrenceSource {
+	return s.Source
+}
+
+// GetOutcome returns the value of Outcome.
+func (s *Occurrence) GetOutcome() OccurrenceOutcome {
+	return s.Outcome
+}
+
+// GetCode returns the value of Code.
+func (s *Occurrence) GetCode() OptString {
+	return s.Code
+}
+
+// GetTaskID returns the value of TaskID.
+func (s *Occurrence) GetTaskID() OptString {
+	return s.TaskID
+}
+
+// GetRunning returns the value of Running.
+func (s *Occurrence) GetRunning() bool {
+	return s.Running
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Occurrence) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Occurrence) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Occurrence) SetID(val string) {
+	s.ID = val
+}
+
+// SetScheduleID sets the value of ScheduleID.
+func (s *Occurrence) SetScheduleID(val string) {
+	s.ScheduleID = val
+}
+
+// SetVersion sets the value of Version.
+func (s *Occurrence) SetVersion(val int64) {
+	s.Version = val
+}
+
+// SetFireAt sets the value of FireAt.
+func (s *Occurrence) SetFireAt(val time.Time) {
+	s.FireAt = val
+}
+
+// SetSource sets the value of Source.
+func (s *Occurrence) SetSource(val OccurrenceSource) {
+	s.Source = val
+}
+
+// SetOutcome sets the value of Outcome.
+func (s *Occurrence) SetOutcome(val OccurrenceOutcome) {
+	s.Outcome = val
+}
+
+// SetCode sets the value of Code.
+func (s *Occurrence) SetCode(val OptString) {
+	s.Code = val
+}
+
+// SetTaskID sets the value of TaskID.
+func (s *Occurrence) SetTaskID(val OptString) {
+	s.TaskID = val
+}
+
+// SetRunning sets the value of Running.
+func (s *Occurrence) SetRunning(val bool) {
+	s.Running = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Occurrence) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Occurrence) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// OccurrenceHeaders wraps Occurrence with response headers.
+type OccurrenceHeaders struct {
+	IdempotencyReplayed OptBool
+	Response            Occurrence
+}
+
+// GetIdempotencyReplayed returns the value of IdempotencyReplayed.
+func (s *OccurrenceHeaders) GetIdempotencyReplayed() OptBool {
+	return s.IdempotencyReplayed
+}
+
+// GetResponse returns the value of Response.
+func (s *OccurrenceHeaders) GetResponse() Occurrence {
+	return s.Response
+}
+
+// SetIdempotencyReplayed sets the value of IdempotencyReplayed.
+func (s *OccurrenceHeaders) SetIdempotencyReplayed(val OptBool) {
+	s.IdempotencyReplayed = val
+}
+
+// SetResponse sets the value of Response.
+func (s *OccurrenceHeaders) SetResponse(val Occurrence) {
+	s.Response = val
+}
+
+// A page of occurrences.
+// Ref: #/components/schemas/OccurrenceList
+type OccurrenceList struct {
+	// The items of the page.
+	Items []Occurrence `json:"items"`
+	// The cursor of the next page; absent at the end of the list.
+	NextCursor OptString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *OccurrenceList) GetItems() []Occurrence {
+	return s.Items
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *OccurrenceList) GetNextCursor() OptString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *OccurrenceList) SetItems(val []Occurrence) {
+	s.Items = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *OccurrenceList) SetNextCursor(val OptString) {
+	s.NextCursor = val
+}
+
+// `fired`: it has a task. `buffered`: it waits for an earlier task to end. `skipped`: `run_overlap`
+// forbade it. `missed`: it was too late, or one too many, to be made up for.
+// Ref: #/components/schemas/OccurrenceOutcome
+type OccurrenceOutcome string
+
+const (
+	OccurrenceOutcomeFired    OccurrenceOutcome = "fired"
+	OccurrenceOutcomeBuffered OccurrenceOutcome = "buffered"
+	OccurrenceOutcomeSkipped  OccurrenceOutcome = "skipped"
+	OccurrenceOutcomeMissed   OccurrenceOutcome = "missed"
+)
+
+// AllValues returns all OccurrenceOutcome values.
+func (OccurrenceOutcome) AllValues() []OccurrenceOutcome {
+	return []OccurrenceOutcome{
+		OccurrenceOutcomeFired,
+		OccurrenceOutcomeBuffered,
+		OccurrenceOutcomeSkipped,
+		OccurrenceOutcomeMissed,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s OccurrenceOutcome) MarshalText() ([]byte, error) {
+	switch s {
+	case OccurrenceOutcomeFired:
+		return []byte(s), nil
+	case OccurrenceOutcomeBuffered:
+		return []byte(s), nil
+	case OccurrenceOutcomeSkipped:
+		return []byte(s), nil
+	case OccurrenceOutcomeMissed:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *OccurrenceOutcome) UnmarshalText(data []byte) error {
+	switch OccurrenceOutcome(data) {
+	case OccurrenceOutcomeFired:
+		*s = OccurrenceOutcomeFired
+		return nil
+	case OccurrenceOutcomeBuffered:
+		*s = OccurrenceOutcomeBuffered
+		return nil
+	case OccurrenceOutcomeSkipped:
+		*s = OccurrenceOutcomeSkipped
+		return nil
+	case OccurrenceOutcomeMissed:
+		*s = OccurrenceOutcomeMissed
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// What brought it about: its instant came, `triggerSchedule`, or `backfillSchedule`.
+// Ref: #/components/schemas/OccurrenceSource
+type OccurrenceSource string
+
+const (
+	OccurrenceSourceTimetable OccurrenceSource = "timetable"
+	OccurrenceSourceTrigger   OccurrenceSource = "trigger"
+	OccurrenceSourceBackfill  OccurrenceSource = "backfill"
+)
+
+// AllValues returns all OccurrenceSource values.
+func (OccurrenceSource) AllValues() []OccurrenceSource {
+	return []OccurrenceSource{
+		OccurrenceSourceTimetable,
+		OccurrenceSourceTrigger,
+		OccurrenceSourceBackfill,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s OccurrenceSource) MarshalText() ([]byte, error) {
+	switch s {
+	case OccurrenceSourceTimetable:
+		return []byte(s), nil
+	case OccurrenceSourceTrigger:
+		return []byte(s), nil
+	case OccurrenceSourceBackfill:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *OccurrenceSource) UnmarshalText(data []byte) error {
+	switch OccurrenceSource(data) {
+	case OccurrenceSourceTimetable:
+		*s = OccurrenceSourceTimetable
+		return nil
+	case OccurrenceSourceTrigger:
+		*s = OccurrenceSourceTrigger
+		return nil
+	case OccurrenceSourceBackfill:
+		*s = OccurrenceSourceBackfill
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // A task offered to a worker. It becomes an execution only by `startAttempts`, unless it came started:
@@ -3518,6 +4168,52 @@ func (o OptCreateQueueRequestUnknownOutcome) Or(d CreateQueueRequestUnknownOutco
 	return d
 }
 
+// NewOptCreateScheduleRequestRunOverlap returns new OptCreateScheduleRequestRunOverlap with value set to v.
+func NewOptCreateScheduleRequestRunOverlap(v CreateScheduleRequestRunOverlap) OptCreateScheduleRequestRunOverlap {
+	return OptCreateScheduleRequestRunOverlap{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptCreateScheduleRequestRunOverlap is optional CreateScheduleRequestRunOverlap.
+type OptCreateScheduleRequestRunOverlap struct {
+	Value CreateScheduleRequestRunOverlap
+	Set   bool
+}
+
+// IsSet returns true if OptCreateScheduleRequestRunOverlap was set.
+func (o OptCreateScheduleRequestRunOverlap) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptCreateScheduleRequestRunOverlap) Reset() {
+	var v CreateScheduleRequestRunOverlap
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptCreateScheduleRequestRunOverlap) SetTo(v CreateScheduleRequestRunOverlap) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptCreateScheduleRequestRunOverlap) Get() (v CreateScheduleRequestRunOverlap, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptCreateScheduleRequestRunOverlap) Or(d CreateScheduleRequestRunOverlap) CreateScheduleRequestRunOverlap {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptDateTime returns new OptDateTime with value set to v.
 func NewOptDateTime(v time.Time) OptDateTime {
 	return OptDateTime{
@@ -3978,6 +4674,52 @@ func (o OptResumeQueueRequest) Or(d ResumeQueueRequest) ResumeQueueRequest {
 	return d
 }
 
+// NewOptResumeScheduleRequest returns new OptResumeScheduleRequest with value set to v.
+func NewOptResumeScheduleRequest(v ResumeScheduleRequest) OptResumeScheduleRequest {
+	return OptResumeScheduleRequest{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptResumeScheduleRequest is optional ResumeScheduleRequest.
+type OptResumeScheduleRequest struct {
+	Value ResumeScheduleRequest
+	Set   bool
+}
+
+// IsSet returns true if OptResumeScheduleRequest was set.
+func (o OptResumeScheduleRequest) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptResumeScheduleRequest) Reset() {
+	var v ResumeScheduleRequest
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptResumeScheduleRequest) SetTo(v ResumeScheduleRequest) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptResumeScheduleRequest) Get() (v ResumeScheduleRequest, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptResumeScheduleRequest) Or(d ResumeScheduleRequest) ResumeScheduleRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptRetryTaskRequest returns new OptRetryTaskRequest with value set to v.
 func NewOptRetryTaskRequest(v RetryTaskRequest) OptRetryTaskRequest {
 	return OptRetryTaskRequest{
@@ -4064,6 +4806,52 @@ func (o OptRotateCredentialRequest) Get() (v RotateCredentialRequest, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptRotateCredentialRequest) Or(d RotateCredentialRequest) RotateCredentialRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptRunOverlap returns new OptRunOverlap with value set to v.
+func NewOptRunOverlap(v RunOverlap) OptRunOverlap {
+	return OptRunOverlap{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptRunOverlap is optional RunOverlap.
+type OptRunOverlap struct {
+	Value RunOverlap
+	Set   bool
+}
+
+// IsSet returns true if OptRunOverlap was set.
+func (o OptRunOverlap) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptRunOverlap) Reset() {
+	var v RunOverlap
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptRunOverlap) SetTo(v RunOverlap) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptRunOverlap) Get() (v RunOverlap, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptRunOverlap) Or(d RunOverlap) RunOverlap {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4208,6 +4996,52 @@ func (o OptString) Or(d string) string {
 	return d
 }
 
+// NewOptTaskOrigin returns new OptTaskOrigin with value set to v.
+func NewOptTaskOrigin(v TaskOrigin) OptTaskOrigin {
+	return OptTaskOrigin{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTaskOrigin is optional TaskOrigin.
+type OptTaskOrigin struct {
+	Value TaskOrigin
+	Set   bool
+}
+
+// IsSet returns true if OptTaskOrigin was set.
+func (o OptTaskOrigin) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTaskOrigin) Reset() {
+	var v TaskOrigin
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTaskOrigin) SetTo(v TaskOrigin) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTaskOrigin) Get() (v TaskOrigin, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTaskOrigin) Or(d TaskOrigin) TaskOrigin {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptTaskState returns new OptTaskState with value set to v.
 func NewOptTaskState(v TaskState) OptTaskState {
 	return OptTaskState{
@@ -4254,6 +5088,190 @@ func (o OptTaskState) Or(d TaskState) TaskState {
 	return d
 }
 
+// NewOptTimetable returns new OptTimetable with value set to v.
+func NewOptTimetable(v Timetable) OptTimetable {
+	return OptTimetable{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTimetable is optional Timetable.
+type OptTimetable struct {
+	Value Timetable
+	Set   bool
+}
+
+// IsSet returns true if OptTimetable was set.
+func (o OptTimetable) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTimetable) Reset() {
+	var v Timetable
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTimetable) SetTo(v Timetable) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTimetable) Get() (v Timetable, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTimetable) Or(d Timetable) Timetable {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptTimetableGap returns new OptTimetableGap with value set to v.
+func NewOptTimetableGap(v TimetableGap) OptTimetableGap {
+	return OptTimetableGap{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTimetableGap is optional TimetableGap.
+type OptTimetableGap struct {
+	Value TimetableGap
+	Set   bool
+}
+
+// IsSet returns true if OptTimetableGap was set.
+func (o OptTimetableGap) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTimetableGap) Reset() {
+	var v TimetableGap
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTimetableGap) SetTo(v TimetableGap) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTimetableGap) Get() (v TimetableGap, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTimetableGap) Or(d TimetableGap) TimetableGap {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptTimetableOverlap returns new OptTimetableOverlap with value set to v.
+func NewOptTimetableOverlap(v TimetableOverlap) OptTimetableOverlap {
+	return OptTimetableOverlap{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTimetableOverlap is optional TimetableOverlap.
+type OptTimetableOverlap struct {
+	Value TimetableOverlap
+	Set   bool
+}
+
+// IsSet returns true if OptTimetableOverlap was set.
+func (o OptTimetableOverlap) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTimetableOverlap) Reset() {
+	var v TimetableOverlap
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTimetableOverlap) SetTo(v TimetableOverlap) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTimetableOverlap) Get() (v TimetableOverlap, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTimetableOverlap) Or(d TimetableOverlap) TimetableOverlap {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptTriggerScheduleRequest returns new OptTriggerScheduleRequest with value set to v.
+func NewOptTriggerScheduleRequest(v TriggerScheduleRequest) OptTriggerScheduleRequest {
+	return OptTriggerScheduleRequest{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptTriggerScheduleRequest is optional TriggerScheduleRequest.
+type OptTriggerScheduleRequest struct {
+	Value TriggerScheduleRequest
+	Set   bool
+}
+
+// IsSet returns true if OptTriggerScheduleRequest was set.
+func (o OptTriggerScheduleRequest) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptTriggerScheduleRequest) Reset() {
+	var v TriggerScheduleRequest
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptTriggerScheduleRequest) SetTo(v TriggerScheduleRequest) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptTriggerScheduleRequest) Get() (v TriggerScheduleRequest, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptTriggerScheduleRequest) Or(d TriggerScheduleRequest) TriggerScheduleRequest {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
 // NewOptUnknownOutcome returns new OptUnknownOutcome with value set to v.
 func NewOptUnknownOutcome(v UnknownOutcome) OptUnknownOutcome {
 	return OptUnknownOutcome{
@@ -4294,6 +5312,52 @@ func (o OptUnknownOutcome) Get() (v UnknownOutcome, ok bool) {
 
 // Or returns value if set, or given parameter if does not.
 func (o OptUnknownOutcome) Or(d UnknownOutcome) UnknownOutcome {
+	if v, ok := o.Get(); ok {
+		return v
+	}
+	return d
+}
+
+// NewOptUpdateScheduleRequestRunOverlap returns new OptUpdateScheduleRequestRunOverlap with value set to v.
+func NewOptUpdateScheduleRequestRunOverlap(v UpdateScheduleRequestRunOverlap) OptUpdateScheduleRequestRunOverlap {
+	return OptUpdateScheduleRequestRunOverlap{
+		Value: v,
+		Set:   true,
+	}
+}
+
+// OptUpdateScheduleRequestRunOverlap is optional UpdateScheduleRequestRunOverlap.
+type OptUpdateScheduleRequestRunOverlap struct {
+	Value UpdateScheduleRequestRunOverlap
+	Set   bool
+}
+
+// IsSet returns true if OptUpdateScheduleRequestRunOverlap was set.
+func (o OptUpdateScheduleRequestRunOverlap) IsSet() bool { return o.Set }
+
+// Reset unsets value.
+func (o *OptUpdateScheduleRequestRunOverlap) Reset() {
+	var v UpdateScheduleRequestRunOverlap
+	o.Value = v
+	o.Set = false
+}
+
+// SetTo sets value to v.
+func (o *OptUpdateScheduleRequestRunOverlap) SetTo(v UpdateScheduleRequestRunOverlap) {
+	o.Set = true
+	o.Value = v
+}
+
+// Get returns value and boolean that denotes whether value was set.
+func (o OptUpdateScheduleRequestRunOverlap) Get() (v UpdateScheduleRequestRunOverlap, ok bool) {
+	if !o.Set {
+		return v, false
+	}
+	return o.Value, true
+}
+
+// Or returns value if set, or given parameter if does not.
+func (o OptUpdateScheduleRequestRunOverlap) Or(d UpdateScheduleRequestRunOverlap) UpdateScheduleRequestRunOverlap {
 	if v, ok := o.Get(); ok {
 		return v
 	}
@@ -4412,6 +5476,75 @@ func (s *PauseQueueRequest) GetReason() string {
 // SetReason sets the value of Reason.
 func (s *PauseQueueRequest) SetReason(val string) {
 	s.Reason = val
+}
+
+// Why it is paused.
+// Ref: #/components/schemas/PauseScheduleRequest
+type PauseScheduleRequest struct {
+	// For the audit, and shown with the schedule.
+	Reason string `json:"reason"`
+}
+
+// GetReason returns the value of Reason.
+func (s *PauseScheduleRequest) GetReason() string {
+	return s.Reason
+}
+
+// SetReason sets the value of Reason.
+func (s *PauseScheduleRequest) SetReason(val string) {
+	s.Reason = val
+}
+
+// Whose instants are asked for; exactly one of `schedule_id` and `timetable`.
+// Ref: #/components/schemas/PreviewScheduleRequest
+type PreviewScheduleRequest struct {
+	// A stored schedule.
+	ScheduleID OptString    `json:"schedule_id"`
+	Timetable  OptTimetable `json:"timetable"`
+	// Instants after this one. Absent is now.
+	After OptDateTime `json:"after"`
+	// How many.
+	Count OptInt `json:"count"`
+}
+
+// GetScheduleID returns the value of ScheduleID.
+func (s *PreviewScheduleRequest) GetScheduleID() OptString {
+	return s.ScheduleID
+}
+
+// GetTimetable returns the value of Timetable.
+func (s *PreviewScheduleRequest) GetTimetable() OptTimetable {
+	return s.Timetable
+}
+
+// GetAfter returns the value of After.
+func (s *PreviewScheduleRequest) GetAfter() OptDateTime {
+	return s.After
+}
+
+// GetCount returns the value of Count.
+func (s *PreviewScheduleRequest) GetCount() OptInt {
+	return s.Count
+}
+
+// SetScheduleID sets the value of ScheduleID.
+func (s *PreviewScheduleRequest) SetScheduleID(val OptString) {
+	s.ScheduleID = val
+}
+
+// SetTimetable sets the value of Timetable.
+func (s *PreviewScheduleRequest) SetTimetable(val OptTimetable) {
+	s.Timetable = val
+}
+
+// SetAfter sets the value of After.
+func (s *PreviewScheduleRequest) SetAfter(val OptDateTime) {
+	s.After = val
+}
+
+// SetCount sets the value of Count.
+func (s *PreviewScheduleRequest) SetCount(val OptInt) {
+	s.Count = val
 }
 
 // A problem document (RFC 9457).
@@ -5366,6 +6499,23 @@ func (s *ResumeQueueRequest) SetReason(val OptString) {
 	s.Reason = val
 }
 
+// Why it is resumed.
+// Ref: #/components/schemas/ResumeScheduleRequest
+type ResumeScheduleRequest struct {
+	// For the audit.
+	Reason OptString `json:"reason"`
+}
+
+// GetReason returns the value of Reason.
+func (s *ResumeScheduleRequest) GetReason() OptString {
+	return s.Reason
+}
+
+// SetReason sets the value of Reason.
+func (s *ResumeScheduleRequest) SetReason(val OptString) {
+	s.Reason = val
+}
+
 // How to retry.
 // Ref: #/components/schemas/RetryTaskRequest
 type RetryTaskRequest struct {
@@ -5513,6 +6663,642 @@ func (s *RotateCredentialRequest) GetOverlapMs() OptInt64 {
 // SetOverlapMs sets the value of OverlapMs.
 func (s *RotateCredentialRequest) SetOverlapMs(val OptInt64) {
 	s.OverlapMs = val
+}
+
+// What an instant does while the task of an earlier one has not ended. `skip`: nothing. `buffer_one`:
+// it waits for the end, if none waits yet; `buffer_all`: up to 1,000 may wait. `allow`: it fires
+// beside it. `cancel_running`: the earlier task is cancelled and the instant fires once it has ended;
+// of several that wait for that the latest does.
+// Ref: #/components/schemas/RunOverlap
+type RunOverlap string
+
+const (
+	RunOverlapSkip          RunOverlap = "skip"
+	RunOverlapBufferOne     RunOverlap = "buffer_one"
+	RunOverlapBufferAll     RunOverlap = "buffer_all"
+	RunOverlapAllow         RunOverlap = "allow"
+	RunOverlapCancelRunning RunOverlap = "cancel_running"
+)
+
+// AllValues returns all RunOverlap values.
+func (RunOverlap) AllValues() []RunOverlap {
+	return []RunOverlap{
+		RunOverlapSkip,
+		RunOverlapBufferOne,
+		RunOverlapBufferAll,
+		RunOverlapAllow,
+		RunOverlapCancelRunning,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s RunOverlap) MarshalText() ([]byte, error) {
+	switch s {
+	case RunOverlapSkip:
+		return []byte(s), nil
+	case RunOverlapBufferOne:
+		return []byte(s), nil
+	case RunOverlapBufferAll:
+		return []byte(s), nil
+	case RunOverlapAllow:
+		return []byte(s), nil
+	case RunOverlapCancelRunning:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *RunOverlap) UnmarshalText(data []byte) error {
+	switch RunOverlap(data) {
+	case RunOverlapSkip:
+		*s = RunOverlapSkip
+		return nil
+	case RunOverlapBufferOne:
+		*s = RunOverlapBufferOne
+		return nil
+	case RunOverlapBufferAll:
+		*s = RunOverlapBufferAll
+		return nil
+	case RunOverlapAllow:
+		*s = RunOverlapAllow
+		return nil
+	case RunOverlapCancelRunning:
+		*s = RunOverlapCancelRunning
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// A schedule with its current version.
+// Ref: #/components/schemas/Schedule
+type Schedule struct {
+	// Its id.
+	ID string `json:"id"`
+	// Its name.
+	Name string `json:"name"`
+	// The version that fires, from 1.
+	Version    int64      `json:"version"`
+	Timetable  Timetable  `json:"timetable"`
+	RunOverlap RunOverlap `json:"run_overlap"`
+	// Instants older than this are missed, milliseconds.
+	CatchUpWindowMs int64 `json:"catch_up_window_ms"`
+	// Of instants more than a minute late so many, the latest, are made up for.
+	CatchUpMax int          `json:"catch_up_max"`
+	Task       ScheduleTask `json:"task"`
+	// Whether it is paused.
+	Paused bool `json:"paused"`
+	// Since when it is paused.
+	PausedAt OptDateTime `json:"paused_at"`
+	// Why it was paused.
+	PauseReason OptString `json:"pause_reason"`
+	// When it ended for good.
+	ArchivedAt OptDateTime `json:"archived_at"`
+	// The next instant; absent while it is paused, when it is archived, and when none is to come.
+	NextFireAt OptDateTime `json:"next_fire_at"`
+	// Every instant up to this one has been dealt with.
+	Watermark time.Time `json:"watermark"`
+	// Raised by each change, from 1; not by fires.
+	Revision int64 `json:"revision"`
+	// When it was made.
+	CreatedAt time.Time `json:"created_at"`
+	// When it was last changed.
+	UpdatedAt time.Time `json:"updated_at"`
+}
+
+// GetID returns the value of ID.
+func (s *Schedule) GetID() string {
+	return s.ID
+}
+
+// GetName returns the value of Name.
+func (s *Schedule) GetName() string {
+	return s.Name
+}
+
+// GetVersion returns the value of Version.
+func (s *Schedule) GetVersion() int64 {
+	return s.Version
+}
+
+// GetTimetable returns the value of Timetable.
+func (s *Schedule) GetTimetable() Timetable {
+	return s.Timetable
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *Schedule) GetRunOverlap() RunOverlap {
+	return s.RunOverlap
+}
+
+// GetCatchUpWindowMs returns the value of CatchUpWindowMs.
+func (s *Schedule) GetCatchUpWindowMs() int64 {
+	return s.CatchUpWindowMs
+}
+
+// GetCatchUpMax returns the value of CatchUpMax.
+func (s *Schedule) GetCatchUpMax() int {
+	return s.CatchUpMax
+}
+
+// GetTask returns the value of Task.
+func (s *Schedule) GetTask() ScheduleTask {
+	return s.Task
+}
+
+// GetPaused returns the value of Paused.
+func (s *Schedule) GetPaused() bool {
+	return s.Paused
+}
+
+// GetPausedAt returns the value of PausedAt.
+func (s *Schedule) GetPausedAt() OptDateTime {
+	return s.PausedAt
+}
+
+// GetPauseReason returns the value of PauseReason.
+func (s *Schedule) GetPauseReason() OptString {
+	return s.PauseReason
+}
+
+// GetArchivedAt returns the value of ArchivedAt.
+func (s *Schedule) GetArchivedAt() OptDateTime {
+	return s.ArchivedAt
+}
+
+// GetNextFireAt returns the value of NextFireAt.
+func (s *Schedule) GetNextFireAt() OptDateTime {
+	return s.NextFireAt
+}
+
+// GetWatermark returns the value of Watermark.
+func (s *Schedule) GetWatermark() time.Time {
+	return s.Watermark
+}
+
+// GetRevision returns the value of Revision.
+func (s *Schedule) GetRevision() int64 {
+	return s.Revision
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *Schedule) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// GetUpdatedAt returns the value of UpdatedAt.
+func (s *Schedule) GetUpdatedAt() time.Time {
+	return s.UpdatedAt
+}
+
+// SetID sets the value of ID.
+func (s *Schedule) SetID(val string) {
+	s.ID = val
+}
+
+// SetName sets the value of Name.
+func (s *Schedule) SetName(val string) {
+	s.Name = val
+}
+
+// SetVersion sets the value of Version.
+func (s *Schedule) SetVersion(val int64) {
+	s.Version = val
+}
+
+// SetTimetable sets the value of Timetable.
+func (s *Schedule) SetTimetable(val Timetable) {
+	s.Timetable = val
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *Schedule) SetRunOverlap(val RunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetCatchUpWindowMs sets the value of CatchUpWindowMs.
+func (s *Schedule) SetCatchUpWindowMs(val int64) {
+	s.CatchUpWindowMs = val
+}
+
+// SetCatchUpMax sets the value of CatchUpMax.
+func (s *Schedule) SetCatchUpMax(val int) {
+	s.CatchUpMax = val
+}
+
+// SetTask sets the value of Task.
+func (s *Schedule) SetTask(val ScheduleTask) {
+	s.Task = val
+}
+
+// SetPaused sets the value of Paused.
+func (s *Schedule) SetPaused(val bool) {
+	s.Paused = val
+}
+
+// SetPausedAt sets the value of PausedAt.
+func (s *Schedule) SetPausedAt(val OptDateTime) {
+	s.PausedAt = val
+}
+
+// SetPauseReason sets the value of PauseReason.
+func (s *Schedule) SetPauseReason(val OptString) {
+	s.PauseReason = val
+}
+
+// SetArchivedAt sets the value of ArchivedAt.
+func (s *Schedule) SetArchivedAt(val OptDateTime) {
+	s.ArchivedAt = val
+}
+
+// SetNextFireAt sets the value of NextFireAt.
+func (s *Schedule) SetNextFireAt(val OptDateTime) {
+	s.NextFireAt = val
+}
+
+// SetWatermark sets the value of Watermark.
+func (s *Schedule) SetWatermark(val time.Time) {
+	s.Watermark = val
+}
+
+// SetRevision sets the value of Revision.
+func (s *Schedule) SetRevision(val int64) {
+	s.Revision = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *Schedule) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// SetUpdatedAt sets the value of UpdatedAt.
+func (s *Schedule) SetUpdatedAt(val time.Time) {
+	s.UpdatedAt = val
+}
+
+// An instant of a timetable.
+// Ref: #/components/schemas/ScheduleFire
+type ScheduleFire struct {
+	// The instant.
+	FireAt time.Time `json:"fire_at"`
+	// The same as the zone's clocks show it, RFC 3339.
+	Local string `json:"local"`
+	// When its task may run, jitter included; of a stored schedule only.
+	RunAt OptDateTime `json:"run_at"`
+}
+
+// GetFireAt returns the value of FireAt.
+func (s *ScheduleFire) GetFireAt() time.Time {
+	return s.FireAt
+}
+
+// GetLocal returns the value of Local.
+func (s *ScheduleFire) GetLocal() string {
+	return s.Local
+}
+
+// GetRunAt returns the value of RunAt.
+func (s *ScheduleFire) GetRunAt() OptDateTime {
+	return s.RunAt
+}
+
+// SetFireAt sets the value of FireAt.
+func (s *ScheduleFire) SetFireAt(val time.Time) {
+	s.FireAt = val
+}
+
+// SetLocal sets the value of Local.
+func (s *ScheduleFire) SetLocal(val string) {
+	s.Local = val
+}
+
+// SetRunAt sets the value of RunAt.
+func (s *ScheduleFire) SetRunAt(val OptDateTime) {
+	s.RunAt = val
+}
+
+// ScheduleHeaders wraps Schedule with response headers.
+type ScheduleHeaders struct {
+	ETag                string
+	IdempotencyReplayed OptBool
+	Location            string
+	Response            Schedule
+}
+
+// GetETag returns the value of ETag.
+func (s *ScheduleHeaders) GetETag() string {
+	return s.ETag
+}
+
+// GetIdempotencyReplayed returns the value of IdempotencyReplayed.
+func (s *ScheduleHeaders) GetIdempotencyReplayed() OptBool {
+	return s.IdempotencyReplayed
+}
+
+// GetLocation returns the value of Location.
+func (s *ScheduleHeaders) GetLocation() string {
+	return s.Location
+}
+
+// GetResponse returns the value of Response.
+func (s *ScheduleHeaders) GetResponse() Schedule {
+	return s.Response
+}
+
+// SetETag sets the value of ETag.
+func (s *ScheduleHeaders) SetETag(val string) {
+	s.ETag = val
+}
+
+// SetIdempotencyReplayed sets the value of IdempotencyReplayed.
+func (s *ScheduleHeaders) SetIdempotencyReplayed(val OptBool) {
+	s.IdempotencyReplayed = val
+}
+
+// SetLocation sets the value of Location.
+func (s *ScheduleHeaders) SetLocation(val string) {
+	s.Location = val
+}
+
+// SetResponse sets the value of Response.
+func (s *ScheduleHeaders) SetResponse(val Schedule) {
+	s.Response = val
+}
+
+// A page of schedules.
+// Ref: #/components/schemas/ScheduleList
+type ScheduleList struct {
+	// The items of the page.
+	Items []Schedule `json:"items"`
+	// The cursor of the next page; absent at the end of the list.
+	NextCursor OptString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *ScheduleList) GetItems() []Schedule {
+	return s.Items
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *ScheduleList) GetNextCursor() OptString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *ScheduleList) SetItems(val []Schedule) {
+	s.Items = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *ScheduleList) SetNextCursor(val OptString) {
+	s.NextCursor = val
+}
+
+// The next instants of a timetable.
+// Ref: #/components/schemas/SchedulePreview
+type SchedulePreview struct {
+	// The instants, in order.
+	Items []ScheduleFire `json:"items"`
+}
+
+// GetItems returns the value of Items.
+func (s *SchedulePreview) GetItems() []ScheduleFire {
+	return s.Items
+}
+
+// SetItems sets the value of Items.
+func (s *SchedulePreview) SetItems(val []ScheduleFire) {
+	s.Items = val
+}
+
+// What each fire submits. Exactly one of `queue_id` and `queue` in a request; `queue_id` in a reply.
+// Ref: #/components/schemas/ScheduleTask
+type ScheduleTask struct {
+	// The queue, by id.
+	QueueID OptString `json:"queue_id"`
+	// The queue, by name. Which queue that is is settled when the version is published.
+	Queue OptString `json:"queue"`
+	// Names the handler.
+	Type string `json:"type"`
+	// What the handler gets, any JSON of at most 1 MiB. Absent is null, and in lists.
+	Payload jx.Raw `json:"payload"`
+	// The submitter's own version of the payload's shape.
+	PayloadVersion OptInt64 `json:"payload_version"`
+	// 1 goes first, 9 last.
+	Priority OptInt `json:"priority"`
+	// Attempts each task may use, the first included. Absent takes the queue's when it fires.
+	MaxAttempts OptInt `json:"max_attempts"`
+	// Each task fails if it has not ended this long after it may run, milliseconds.
+	DeadlineMs OptInt64 `json:"deadline_ms"`
+}
+
+// GetQueueID returns the value of QueueID.
+func (s *ScheduleTask) GetQueueID() OptString {
+	return s.QueueID
+}
+
+// GetQueue returns the value of Queue.
+func (s *ScheduleTask) GetQueue() OptString {
+	return s.Queue
+}
+
+// GetType returns the value of Type.
+func (s *ScheduleTask) GetType() string {
+	return s.Type
+}
+
+// GetPayload returns the value of Payload.
+func (s *ScheduleTask) GetPayload() jx.Raw {
+	return s.Payload
+}
+
+// GetPayloadVersion returns the value of PayloadVersion.
+func (s *ScheduleTask) GetPayloadVersion() OptInt64 {
+	return s.PayloadVersion
+}
+
+// GetPriority returns the value of Priority.
+func (s *ScheduleTask) GetPriority() OptInt {
+	return s.Priority
+}
+
+// GetMaxAttempts returns the value of MaxAttempts.
+func (s *ScheduleTask) GetMaxAttempts() OptInt {
+	return s.MaxAttempts
+}
+
+// GetDeadlineMs returns the value of DeadlineMs.
+func (s *ScheduleTask) GetDeadlineMs() OptInt64 {
+	return s.DeadlineMs
+}
+
+// SetQueueID sets the value of QueueID.
+func (s *ScheduleTask) SetQueueID(val OptString) {
+	s.QueueID = val
+}
+
+// SetQueue sets the value of Queue.
+func (s *ScheduleTask) SetQueue(val OptString) {
+	s.Queue = val
+}
+
+// SetType sets the value of Type.
+func (s *ScheduleTask) SetType(val string) {
+	s.Type = val
+}
+
+// SetPayload sets the value of Payload.
+func (s *ScheduleTask) SetPayload(val jx.Raw) {
+	s.Payload = val
+}
+
+// SetPayloadVersion sets the value of PayloadVersion.
+func (s *ScheduleTask) SetPayloadVersion(val OptInt64) {
+	s.PayloadVersion = val
+}
+
+// SetPriority sets the value of Priority.
+func (s *ScheduleTask) SetPriority(val OptInt) {
+	s.Priority = val
+}
+
+// SetMaxAttempts sets the value of MaxAttempts.
+func (s *ScheduleTask) SetMaxAttempts(val OptInt) {
+	s.MaxAttempts = val
+}
+
+// SetDeadlineMs sets the value of DeadlineMs.
+func (s *ScheduleTask) SetDeadlineMs(val OptInt64) {
+	s.DeadlineMs = val
+}
+
+// What a schedule was from one change to the next.
+// Ref: #/components/schemas/ScheduleVersion
+type ScheduleVersion struct {
+	// Its number, from 1.
+	Version    int64      `json:"version"`
+	Timetable  Timetable  `json:"timetable"`
+	RunOverlap RunOverlap `json:"run_overlap"`
+	// Instants older than this are missed, milliseconds.
+	CatchUpWindowMs int64 `json:"catch_up_window_ms"`
+	// Of instants more than a minute late so many, the latest, are made up for.
+	CatchUpMax int          `json:"catch_up_max"`
+	Task       ScheduleTask `json:"task"`
+	// Who published it; its tasks are submitted in this name.
+	ActorID string `json:"actor_id"`
+	// When it was published.
+	CreatedAt time.Time `json:"created_at"`
+}
+
+// GetVersion returns the value of Version.
+func (s *ScheduleVersion) GetVersion() int64 {
+	return s.Version
+}
+
+// GetTimetable returns the value of Timetable.
+func (s *ScheduleVersion) GetTimetable() Timetable {
+	return s.Timetable
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *ScheduleVersion) GetRunOverlap() RunOverlap {
+	return s.RunOverlap
+}
+
+// GetCatchUpWindowMs returns the value of CatchUpWindowMs.
+func (s *ScheduleVersion) GetCatchUpWindowMs() int64 {
+	return s.CatchUpWindowMs
+}
+
+// GetCatchUpMax returns the value of CatchUpMax.
+func (s *ScheduleVersion) GetCatchUpMax() int {
+	return s.CatchUpMax
+}
+
+// GetTask returns the value of Task.
+func (s *ScheduleVersion) GetTask() ScheduleTask {
+	return s.Task
+}
+
+// GetActorID returns the value of ActorID.
+func (s *ScheduleVersion) GetActorID() string {
+	return s.ActorID
+}
+
+// GetCreatedAt returns the value of CreatedAt.
+func (s *ScheduleVersion) GetCreatedAt() time.Time {
+	return s.CreatedAt
+}
+
+// SetVersion sets the value of Version.
+func (s *ScheduleVersion) SetVersion(val int64) {
+	s.Version = val
+}
+
+// SetTimetable sets the value of Timetable.
+func (s *ScheduleVersion) SetTimetable(val Timetable) {
+	s.Timetable = val
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *ScheduleVersion) SetRunOverlap(val RunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetCatchUpWindowMs sets the value of CatchUpWindowMs.
+func (s *ScheduleVersion) SetCatchUpWindowMs(val int64) {
+	s.CatchUpWindowMs = val
+}
+
+// SetCatchUpMax sets the value of CatchUpMax.
+func (s *ScheduleVersion) SetCatchUpMax(val int) {
+	s.CatchUpMax = val
+}
+
+// SetTask sets the value of Task.
+func (s *ScheduleVersion) SetTask(val ScheduleTask) {
+	s.Task = val
+}
+
+// SetActorID sets the value of ActorID.
+func (s *ScheduleVersion) SetActorID(val string) {
+	s.ActorID = val
+}
+
+// SetCreatedAt sets the value of CreatedAt.
+func (s *ScheduleVersion) SetCreatedAt(val time.Time) {
+	s.CreatedAt = val
+}
+
+// A page of versions.
+// Ref: #/components/schemas/ScheduleVersionList
+type ScheduleVersionList struct {
+	// The items of the page.
+	Items []ScheduleVersion `json:"items"`
+	// The cursor of the next page; absent at the end of the list.
+	NextCursor OptString `json:"next_cursor"`
+}
+
+// GetItems returns the value of Items.
+func (s *ScheduleVersionList) GetItems() []ScheduleVersion {
+	return s.Items
+}
+
+// GetNextCursor returns the value of NextCursor.
+func (s *ScheduleVersionList) GetNextCursor() OptString {
+	return s.NextCursor
+}
+
+// SetItems sets the value of Items.
+func (s *ScheduleVersionList) SetItems(val []ScheduleVersion) {
+	s.Items = val
+}
+
+// SetNextCursor sets the value of NextCursor.
+func (s *ScheduleVersionList) SetNextCursor(val OptString) {
+	s.NextCursor = val
 }
 
 // Offers to start.
@@ -6109,8 +7895,9 @@ type Task struct {
 	// Whether a running attempt was asked to stop.
 	CancelRequested bool `json:"cancel_requested"`
 	// The live attempt, while offered or running.
-	AttemptID OptString  `json:"attempt_id"`
-	Failure   OptFailure `json:"failure"`
+	AttemptID OptString     `json:"attempt_id"`
+	Origin    OptTaskOrigin `json:"origin"`
+	Failure   OptFailure    `json:"failure"`
 	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
 	// waiting task becomes due.
 	Etag string `json:"etag"`
@@ -6193,6 +7980,11 @@ func (s *Task) GetCancelRequested() bool {
 // GetAttemptID returns the value of AttemptID.
 func (s *Task) GetAttemptID() OptString {
 	return s.AttemptID
+}
+
+// GetOrigin returns the value of Origin.
+func (s *Task) GetOrigin() OptTaskOrigin {
+	return s.Origin
 }
 
 // GetFailure returns the value of Failure.
@@ -6305,6 +8097,11 @@ func (s *Task) SetAttemptID(val OptString) {
 	s.AttemptID = val
 }
 
+// SetOrigin sets the value of Origin.
+func (s *Task) SetOrigin(val OptTaskOrigin) {
+	s.Origin = val
+}
+
 // SetFailure sets the value of Failure.
 func (s *Task) SetFailure(val OptFailure) {
 	s.Failure = val
@@ -6403,6 +8200,59 @@ func (s *TaskList) SetItems(val []TaskSummary) {
 // SetNextCursor sets the value of NextCursor.
 func (s *TaskList) SetNextCursor(val OptString) {
 	s.NextCursor = val
+}
+
+// What made a task that nobody submitted.
+// Ref: #/components/schemas/TaskOrigin
+type TaskOrigin struct {
+	// What it is: `schedule`.
+	Kind string `json:"kind"`
+	// Which one: of a schedule the occurrence.
+	ID string `json:"id"`
+	// The schedule, as long as the occurrence is kept.
+	ScheduleID OptString `json:"schedule_id"`
+	// The instant it is of, as long as the occurrence is kept.
+	FireAt OptDateTime `json:"fire_at"`
+}
+
+// GetKind returns the value of Kind.
+func (s *TaskOrigin) GetKind() string {
+	return s.Kind
+}
+
+// GetID returns the value of ID.
+func (s *TaskOrigin) GetID() string {
+	return s.ID
+}
+
+// GetScheduleID returns the value of ScheduleID.
+func (s *TaskOrigin) GetScheduleID() OptString {
+	return s.ScheduleID
+}
+
+// GetFireAt returns the value of FireAt.
+func (s *TaskOrigin) GetFireAt() OptDateTime {
+	return s.FireAt
+}
+
+// SetKind sets the value of Kind.
+func (s *TaskOrigin) SetKind(val string) {
+	s.Kind = val
+}
+
+// SetID sets the value of ID.
+func (s *TaskOrigin) SetID(val string) {
+	s.ID = val
+}
+
+// SetScheduleID sets the value of ScheduleID.
+func (s *TaskOrigin) SetScheduleID(val OptString) {
+	s.ScheduleID = val
+}
+
+// SetFireAt sets the value of FireAt.
+func (s *TaskOrigin) SetFireAt(val OptDateTime) {
+	s.FireAt = val
 }
 
 // `queued`: waits, see `waiting`. `offered`: given to a worker, not started. `running`: started, under
@@ -6511,8 +8361,9 @@ type TaskSummary struct {
 	// Whether a running attempt was asked to stop.
 	CancelRequested bool `json:"cancel_requested"`
 	// The live attempt, while offered or running.
-	AttemptID OptString  `json:"attempt_id"`
-	Failure   OptFailure `json:"failure"`
+	AttemptID OptString     `json:"attempt_id"`
+	Origin    OptTaskOrigin `json:"origin"`
+	Failure   OptFailure    `json:"failure"`
 	// The entity tag, quotes included, for `If-Match`. Changes with what is shown here, but not when a
 	// waiting task becomes due.
 	Etag string `json:"etag"`
@@ -6589,6 +8440,11 @@ func (s *TaskSummary) GetCancelRequested() bool {
 // GetAttemptID returns the value of AttemptID.
 func (s *TaskSummary) GetAttemptID() OptString {
 	return s.AttemptID
+}
+
+// GetOrigin returns the value of Origin.
+func (s *TaskSummary) GetOrigin() OptTaskOrigin {
+	return s.Origin
 }
 
 // GetFailure returns the value of Failure.
@@ -6686,6 +8542,11 @@ func (s *TaskSummary) SetAttemptID(val OptString) {
 	s.AttemptID = val
 }
 
+// SetOrigin sets the value of Origin.
+func (s *TaskSummary) SetOrigin(val OptTaskOrigin) {
+	s.Origin = val
+}
+
 // SetFailure sets the value of Failure.
 func (s *TaskSummary) SetFailure(val OptFailure) {
 	s.Failure = val
@@ -6751,6 +8612,264 @@ func (s *TaskSummaryHeaders) SetIdempotencyReplayed(val OptBool) {
 // SetResponse sets the value of Response.
 func (s *TaskSummaryHeaders) SetResponse(val TaskSummary) {
 	s.Response = val
+}
+
+// When a schedule fires. Exactly one of `cron`, `every_ms`, `calendar` and `at`. `gap` and `overlap`
+// are about fixed wall times: calendar entries, and cron expressions whose second, minute and hour do
+// not begin with `*`. The others fire whenever the clocks match, so that their real spacing is kept.
+// Ref: #/components/schemas/Timetable
+type Timetable struct {
+	// Five fields (minute, hour, day of month, month, day of week) or six with the second first, names and
+	// ranges as in Vixie cron; a macro such as `@daily`; or `@every` with a duration.
+	Cron OptString `json:"cron"`
+	// An interval: it fires at `phase_ms` + k · `every_ms` since 1970, milliseconds; 1 s to 3,650 days.
+	EveryMs OptInt64 `json:"every_ms"`
+	// Phase of the interval, less than it, milliseconds.
+	PhaseMs OptInt64 `json:"phase_ms"`
+	// Dates with times of the zone's clocks, as `2026-12-24T18:00` or `2026-12-24T18:00:30`.
+	Calendar []string `json:"calendar"`
+	// One instant.
+	At OptDateTime `json:"at"`
+	// IANA time zone in which `cron` and `calendar` are read.
+	Zone    OptString           `json:"zone"`
+	Gap     OptTimetableGap     `json:"gap"`
+	Overlap OptTimetableOverlap `json:"overlap"`
+	// It fires at or after this instant only.
+	StartsAt OptDateTime `json:"starts_at"`
+	// It fires before this instant only.
+	EndsAt OptDateTime `json:"ends_at"`
+	// Each task may run up to this much later than its instant, by a function of schedule and instant,
+	// milliseconds; up to one day.
+	JitterMs OptInt64 `json:"jitter_ms"`
+}
+
+// GetCron returns the value of Cron.
+func (s *Timetable) GetCron() OptString {
+	return s.Cron
+}
+
+// GetEveryMs returns the value of EveryMs.
+func (s *Timetable) GetEveryMs() OptInt64 {
+	return s.EveryMs
+}
+
+// GetPhaseMs returns the value of PhaseMs.
+func (s *Timetable) GetPhaseMs() OptInt64 {
+	return s.PhaseMs
+}
+
+// GetCalendar returns the value of Calendar.
+func (s *Timetable) GetCalendar() []string {
+	return s.Calendar
+}
+
+// GetAt returns the value of At.
+func (s *Timetable) GetAt() OptDateTime {
+	return s.At
+}
+
+// GetZone returns the value of Zone.
+func (s *Timetable) GetZone() OptString {
+	return s.Zone
+}
+
+// GetGap returns the value of Gap.
+func (s *Timetable) GetGap() OptTimetableGap {
+	return s.Gap
+}
+
+// GetOverlap returns the value of Overlap.
+func (s *Timetable) GetOverlap() OptTimetableOverlap {
+	return s.Overlap
+}
+
+// GetStartsAt returns the value of StartsAt.
+func (s *Timetable) GetStartsAt() OptDateTime {
+	return s.StartsAt
+}
+
+// GetEndsAt returns the value of EndsAt.
+func (s *Timetable) GetEndsAt() OptDateTime {
+	return s.EndsAt
+}
+
+// GetJitterMs returns the value of JitterMs.
+func (s *Timetable) GetJitterMs() OptInt64 {
+	return s.JitterMs
+}
+
+// SetCron sets the value of Cron.
+func (s *Timetable) SetCron(val OptString) {
+	s.Cron = val
+}
+
+// SetEveryMs sets the value of EveryMs.
+func (s *Timetable) SetEveryMs(val OptInt64) {
+	s.EveryMs = val
+}
+
+// SetPhaseMs sets the value of PhaseMs.
+func (s *Timetable) SetPhaseMs(val OptInt64) {
+	s.PhaseMs = val
+}
+
+// SetCalendar sets the value of Calendar.
+func (s *Timetable) SetCalendar(val []string) {
+	s.Calendar = val
+}
+
+// SetAt sets the value of At.
+func (s *Timetable) SetAt(val OptDateTime) {
+	s.At = val
+}
+
+// SetZone sets the value of Zone.
+func (s *Timetable) SetZone(val OptString) {
+	s.Zone = val
+}
+
+// SetGap sets the value of Gap.
+func (s *Timetable) SetGap(val OptTimetableGap) {
+	s.Gap = val
+}
+
+// SetOverlap sets the value of Overlap.
+func (s *Timetable) SetOverlap(val OptTimetableOverlap) {
+	s.Overlap = val
+}
+
+// SetStartsAt sets the value of StartsAt.
+func (s *Timetable) SetStartsAt(val OptDateTime) {
+	s.StartsAt = val
+}
+
+// SetEndsAt sets the value of EndsAt.
+func (s *Timetable) SetEndsAt(val OptDateTime) {
+	s.EndsAt = val
+}
+
+// SetJitterMs sets the value of JitterMs.
+func (s *Timetable) SetJitterMs(val OptInt64) {
+	s.JitterMs = val
+}
+
+// Merged schema.
+type TimetableGap string
+
+const (
+	TimetableGapShift TimetableGap = "shift"
+	TimetableGapSkip  TimetableGap = "skip"
+)
+
+// AllValues returns all TimetableGap values.
+func (TimetableGap) AllValues() []TimetableGap {
+	return []TimetableGap{
+		TimetableGapShift,
+		TimetableGapSkip,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s TimetableGap) MarshalText() ([]byte, error) {
+	switch s {
+	case TimetableGapShift:
+		return []byte(s), nil
+	case TimetableGapSkip:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *TimetableGap) UnmarshalText(data []byte) error {
+	switch TimetableGap(data) {
+	case TimetableGapShift:
+		*s = TimetableGapShift
+		return nil
+	case TimetableGapSkip:
+		*s = TimetableGapSkip
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// Merged schema.
+type TimetableOverlap string
+
+const (
+	TimetableOverlapFirst  TimetableOverlap = "first"
+	TimetableOverlapSecond TimetableOverlap = "second"
+	TimetableOverlapBoth   TimetableOverlap = "both"
+)
+
+// AllValues returns all TimetableOverlap values.
+func (TimetableOverlap) AllValues() []TimetableOverlap {
+	return []TimetableOverlap{
+		TimetableOverlapFirst,
+		TimetableOverlapSecond,
+		TimetableOverlapBoth,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s TimetableOverlap) MarshalText() ([]byte, error) {
+	switch s {
+	case TimetableOverlapFirst:
+		return []byte(s), nil
+	case TimetableOverlapSecond:
+		return []byte(s), nil
+	case TimetableOverlapBoth:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *TimetableOverlap) UnmarshalText(data []byte) error {
+	switch TimetableOverlap(data) {
+	case TimetableOverlapFirst:
+		*s = TimetableOverlapFirst
+		return nil
+	case TimetableOverlapSecond:
+		*s = TimetableOverlapSecond
+		return nil
+	case TimetableOverlapBoth:
+		*s = TimetableOverlapBoth
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
+}
+
+// How it is triggered.
+// Ref: #/components/schemas/TriggerScheduleRequest
+type TriggerScheduleRequest struct {
+	RunOverlap OptRunOverlap `json:"run_overlap"`
+	// For the audit.
+	Reason OptString `json:"reason"`
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *TriggerScheduleRequest) GetRunOverlap() OptRunOverlap {
+	return s.RunOverlap
+}
+
+// GetReason returns the value of Reason.
+func (s *TriggerScheduleRequest) GetReason() OptString {
+	return s.Reason
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *TriggerScheduleRequest) SetRunOverlap(val OptRunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetReason sets the value of Reason.
+func (s *TriggerScheduleRequest) SetReason(val OptString) {
+	s.Reason = val
 }
 
 // What becomes of a task whose worker was lost while it ran. `review`: parked for a person. `retry`:
@@ -6896,6 +9015,133 @@ func (s *UpdateQueueRequest) SetUnknownOutcome(val OptUnknownOutcome) {
 // SetOneStep sets the value of OneStep.
 func (s *UpdateQueueRequest) SetOneStep(val OptBool) {
 	s.OneStep = val
+}
+
+// The new version of a schedule, as a whole: what is absent gets its default.
+// Ref: #/components/schemas/UpdateScheduleRequest
+type UpdateScheduleRequest struct {
+	Timetable  Timetable                          `json:"timetable"`
+	RunOverlap OptUpdateScheduleRequestRunOverlap `json:"run_overlap"`
+	// Instants that were not fired in time, since no replica ran, are made up for if they are not older
+	// than this, milliseconds; 1 minute to 31 days.
+	CatchUpWindowMs OptInt64 `json:"catch_up_window_ms"`
+	// Of the instants that are more than a minute late only so many, the latest, are made up for; the
+	// others are missed.
+	CatchUpMax OptInt       `json:"catch_up_max"`
+	Task       ScheduleTask `json:"task"`
+}
+
+// GetTimetable returns the value of Timetable.
+func (s *UpdateScheduleRequest) GetTimetable() Timetable {
+	return s.Timetable
+}
+
+// GetRunOverlap returns the value of RunOverlap.
+func (s *UpdateScheduleRequest) GetRunOverlap() OptUpdateScheduleRequestRunOverlap {
+	return s.RunOverlap
+}
+
+// GetCatchUpWindowMs returns the value of CatchUpWindowMs.
+func (s *UpdateScheduleRequest) GetCatchUpWindowMs() OptInt64 {
+	return s.CatchUpWindowMs
+}
+
+// GetCatchUpMax returns the value of CatchUpMax.
+func (s *UpdateScheduleRequest) GetCatchUpMax() OptInt {
+	return s.CatchUpMax
+}
+
+// GetTask returns the value of Task.
+func (s *UpdateScheduleRequest) GetTask() ScheduleTask {
+	return s.Task
+}
+
+// SetTimetable sets the value of Timetable.
+func (s *UpdateScheduleRequest) SetTimetable(val Timetable) {
+	s.Timetable = val
+}
+
+// SetRunOverlap sets the value of RunOverlap.
+func (s *UpdateScheduleRequest) SetRunOverlap(val OptUpdateScheduleRequestRunOverlap) {
+	s.RunOverlap = val
+}
+
+// SetCatchUpWindowMs sets the value of CatchUpWindowMs.
+func (s *UpdateScheduleRequest) SetCatchUpWindowMs(val OptInt64) {
+	s.CatchUpWindowMs = val
+}
+
+// SetCatchUpMax sets the value of CatchUpMax.
+func (s *UpdateScheduleRequest) SetCatchUpMax(val OptInt) {
+	s.CatchUpMax = val
+}
+
+// SetTask sets the value of Task.
+func (s *UpdateScheduleRequest) SetTask(val ScheduleTask) {
+	s.Task = val
+}
+
+// Merged schema.
+type UpdateScheduleRequestRunOverlap string
+
+const (
+	UpdateScheduleRequestRunOverlapSkip          UpdateScheduleRequestRunOverlap = "skip"
+	UpdateScheduleRequestRunOverlapBufferOne     UpdateScheduleRequestRunOverlap = "buffer_one"
+	UpdateScheduleRequestRunOverlapBufferAll     UpdateScheduleRequestRunOverlap = "buffer_all"
+	UpdateScheduleRequestRunOverlapAllow         UpdateScheduleRequestRunOverlap = "allow"
+	UpdateScheduleRequestRunOverlapCancelRunning UpdateScheduleRequestRunOverlap = "cancel_running"
+)
+
+// AllValues returns all UpdateScheduleRequestRunOverlap values.
+func (UpdateScheduleRequestRunOverlap) AllValues() []UpdateScheduleRequestRunOverlap {
+	return []UpdateScheduleRequestRunOverlap{
+		UpdateScheduleRequestRunOverlapSkip,
+		UpdateScheduleRequestRunOverlapBufferOne,
+		UpdateScheduleRequestRunOverlapBufferAll,
+		UpdateScheduleRequestRunOverlapAllow,
+		UpdateScheduleRequestRunOverlapCancelRunning,
+	}
+}
+
+// MarshalText implements encoding.TextMarshaler.
+func (s UpdateScheduleRequestRunOverlap) MarshalText() ([]byte, error) {
+	switch s {
+	case UpdateScheduleRequestRunOverlapSkip:
+		return []byte(s), nil
+	case UpdateScheduleRequestRunOverlapBufferOne:
+		return []byte(s), nil
+	case UpdateScheduleRequestRunOverlapBufferAll:
+		return []byte(s), nil
+	case UpdateScheduleRequestRunOverlapAllow:
+		return []byte(s), nil
+	case UpdateScheduleRequestRunOverlapCancelRunning:
+		return []byte(s), nil
+	default:
+		return nil, errors.Errorf("invalid value: %q", s)
+	}
+}
+
+// UnmarshalText implements encoding.TextUnmarshaler.
+func (s *UpdateScheduleRequestRunOverlap) UnmarshalText(data []byte) error {
+	switch UpdateScheduleRequestRunOverlap(data) {
+	case UpdateScheduleRequestRunOverlapSkip:
+		*s = UpdateScheduleRequestRunOverlapSkip
+		return nil
+	case UpdateScheduleRequestRunOverlapBufferOne:
+		*s = UpdateScheduleRequestRunOverlapBufferOne
+		return nil
+	case UpdateScheduleRequestRunOverlapBufferAll:
+		*s = UpdateScheduleRequestRunOverlapBufferAll
+		return nil
+	case UpdateScheduleRequestRunOverlapAllow:
+		*s = UpdateScheduleRequestRunOverlapAllow
+		return nil
+	case UpdateScheduleRequestRunOverlapCancelRunning:
+		*s = UpdateScheduleRequestRunOverlapCancelRunning
+		return nil
+	default:
+		return errors.Errorf("invalid value: %q", data)
+	}
 }
 
 // Which key to make unusable.

@@ -209,3 +209,42 @@ func pages[T any](ctx context.Context, c *Client, fetch func(context.Context, ap
 		}
 	}
 }
+
+// Schedules gives the schedules whose queues the credential covers, newest first, archived ones included.
+func (c *Client) Schedules(ctx context.Context) iter.Seq2[api.Schedule, error] {
+	params := api.ListSchedulesParams{Limit: pageLimit}
+	return pages(ctx, c, func(ctx context.Context, cursor api.OptString) ([]api.Schedule, api.OptString, error) {
+		params.Cursor = cursor
+		page, err := c.API.ListSchedules(ctx, params)
+		if err != nil {
+			return nil, api.OptString{}, err
+		}
+		return page.Items, page.NextCursor, nil
+	})
+}
+
+// ScheduleVersions gives what a schedule was, newest first.
+func (c *Client) ScheduleVersions(ctx context.Context, scheduleID string) iter.Seq2[api.ScheduleVersion, error] {
+	params := api.ListScheduleVersionsParams{ScheduleID: scheduleID, Limit: pageLimit}
+	return pages(ctx, c, func(ctx context.Context, cursor api.OptString) ([]api.ScheduleVersion, api.OptString, error) {
+		params.Cursor = cursor
+		page, err := c.API.ListScheduleVersions(ctx, params)
+		if err != nil {
+			return nil, api.OptString{}, err
+		}
+		return page.Items, page.NextCursor, nil
+	})
+}
+
+// Occurrences gives what became of a schedule's instants, the latest instant first.
+func (c *Client) Occurrences(ctx context.Context, scheduleID string) iter.Seq2[api.Occurrence, error] {
+	params := api.ListScheduleOccurrencesParams{ScheduleID: scheduleID, Limit: pageLimit}
+	return pages(ctx, c, func(ctx context.Context, cursor api.OptString) ([]api.Occurrence, api.OptString, error) {
+		params.Cursor = cursor
+		page, err := c.API.ListScheduleOccurrences(ctx, params)
+		if err != nil {
+			return nil, api.OptString{}, err
+		}
+		return page.Items, page.NextCursor, nil
+	})
+}
