@@ -719,7 +719,7 @@ func TestManyHandOffsAtOnce(t *testing.T) {
 			default:
 			}
 			w.seq++
-			r, err := w.send(claimPath, map[string]any{"claim_seq": w.seq, "max": 1 + w.seq%4, "wait_ms": 50, "start": w.seq%2 == 0})
+			r, err := w.send(claimPath, map[string]any{"claim_seq": w.seq, "max": 1 + w.seq%4, "wait_ms": 500, "start": w.seq%2 == 0})
 			got, err := parse[claimed](r, err, 200)
 			if err != nil {
 				return err
@@ -765,11 +765,13 @@ func TestManyHandOffsAtOnce(t *testing.T) {
 		case i < submitters+workers:
 			return struct{}{}, work(crowd[i-submitters])
 		default:
+			tick := time.NewTicker(50 * time.Millisecond)
+			defer tick.Stop()
 			for {
 				select {
 				case <-ended:
 					return struct{}{}, nil
-				default:
+				case <-tick.C:
 				}
 				for replica := range 2 {
 					if _, err := pass(t, o, "wake_waiters", replica); err != nil {
