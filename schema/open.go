@@ -29,8 +29,8 @@ type PoolOptions struct {
 
 // Open makes a pool whose sessions keep Orbit's rules, whatever the DSN says of them: UTC, READ
 // COMMITTED, strict SQL mode, binary collation, changed (not found) rows counted, instants
-// truncated to microseconds, read-only servers refused, wait_timeout 60 s, and a statement limit
-// that is the server's own. Addresses, accounts, TLS and time-outs are the DSN's. It does not
+// truncated to microseconds, read-only servers refused, wait_timeout 60 s, several statements in
+// one packet, and a packet limit that is the server's own. Addresses, accounts, TLS and time-outs are the DSN's. It does not
 // connect.
 func Open(dsn string, options PoolOptions) (*sql.DB, error) {
 	config, err := sessionConfig(dsn, options, waitTimeout)
@@ -84,8 +84,8 @@ func sessionConfig(dsn string, options PoolOptions, wait time.Duration) (*mysql.
 	config.ClientFoundRows = false
 	config.RejectReadOnly = true
 	config.MultiStatements = true // a transaction sends its writes in one packet; every statement is a constant
-	config.MaxAllowedPacket = 0 // ask the server
-	config.Collation = ""       // ignored for 0900_bin: set as a session variable below
+	config.MaxAllowedPacket = 0   // ask the server
+	config.Collation = ""         // ignored for 0900_bin: set as a session variable below
 	config.ConnectionAttributes = "program_name:" + program
 	config.Logger = &mysql.NopLogger{} // what it would print is in the errors
 	if config.Timeout == 0 {
