@@ -37,8 +37,8 @@ func TestDatabasesAreMigratedAndEmpty(t *testing.T) {
 
 func insertReplica(t *testing.T, database *Database) {
 	t.Helper()
-	_, err := database.DB.ExecContext(t.Context(), `INSERT INTO orbit_replicas (id, server_uuid, fresh_since, renewed_at, host, version, started_at)
-		VALUES (REPEAT('x', 16), @@server_uuid, NOW(6), NOW(6), 'host', 'version', NOW(6))`)
+	_, err := database.DB.ExecContext(t.Context(), `INSERT INTO orbit_replicas (id, server_uuid, fresh_since, renewed_at, host, version, nudge_address, nudge_key, started_at)
+		VALUES (REPEAT('x', 16), @@server_uuid, NOW(6), NOW(6), 'host', 'version', '', REPEAT('x', 32), NOW(6))`)
 	if err != nil {
 		t.Fatal(err)
 	}
