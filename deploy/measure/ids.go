@@ -77,7 +77,7 @@ func (b *bench) tasks(n int, newID func(time.Time) orbit.ID) [][]any {
 	b.now = b.now.Add(10 * time.Millisecond)
 	tasks := make([][]any, n)
 	for i := range tasks {
-		tasks[i] = []any{b.namespace, newID(b.now), b.queue, "measure", `{"text":"` + strings.Repeat("x", 89) + `"}`, 0, 5, b.now.UnixMicro() + int64(i), b.now, nil, 5, "", "", keyActor, b.now, b.now}
+		tasks[i] = []any{b.namespace, newID(b.now), b.queue, "measure", `{"text":"` + strings.Repeat("x", 89) + `"}`, 0, 5, b.now.UnixMicro() + int64(i), b.now, nil, 5, "", "", keyActor, "", nil, b.now, b.now}
 	}
 	return tasks
 }
