@@ -13,6 +13,7 @@ import (
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/integration/harness"
+	"github.com/orbit-run/orbit/service"
 )
 
 // eventPage is a page of the feed.
@@ -105,7 +106,9 @@ func wantWholeFeed(t testing.TB, o *harness.Orbit, f *follower) {
 // Transactions are held open with their events written, some with their place in the spool taken, while a thousand others commit.
 func TestTheFeedMissesAndRepeatsNothing(t *testing.T) {
 	o := harness.Start(t, harness.Options{Replicas: 2})
-	wired, w := addWired(t, o, harness.Options{})
+	wired, w := addWired(t, o, harness.Options{Change: func(options *service.Options) {
+		options.StatementTime = time.Minute // the held transactions wait for the others, however slow the server is
+	}})
 	o.CreateQueue("q", nil)
 	hold := func(key string, at harness.Statement) (*stoppedStatement, func() harness.Reply) {
 		s := w.stop(at)

@@ -97,6 +97,13 @@ func TestListSchedulesShowsThoseOfGrantedQueues(t *testing.T) {
 			t.Errorf("%s: %+v", name, page)
 		}
 	}
+	_, stranger := o.Tenant("other")
+	for _, query := range []string{"", "?name=s0"} {
+		var page list
+		if o.CallAt(o.URL(), stranger, "GET", "/v1/schedules"+query, nil).Want(t, 200).JSON(t, &page); len(page.Items) != 0 {
+			t.Errorf("another tenant is shown %+v", page)
+		}
+	}
 	if r := o.Call("GET", "/v1/schedules", nil).Want(t, 200); bytes.Contains(r.Body, []byte("secret")) {
 		t.Error("a list shows payloads")
 	}

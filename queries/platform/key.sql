@@ -4,7 +4,7 @@ SELECT * FROM orbit_idempotency_keys
 WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys));
 
 -- name: ShareKeys :many
--- The keys of a batch as they are, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
+-- Keys as they are, for a batch or a look-up, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
 -- The hints here and below forbid the scan that a small table would get, which meets the keys of strangers.
 SELECT /*+ INDEX(orbit_idempotency_keys PRIMARY) */ * FROM orbit_idempotency_keys
 WHERE namespace_id = sqlc.arg(namespace_id) AND scope = sqlc.arg(scope) AND idempotency_key IN (sqlc.slice(idempotency_keys))
@@ -41,12 +41,6 @@ WHERE namespace_id = sqlc.arg(namespace_id) AND id IN (sqlc.slice(ids));
 SELECT namespace_id, scope, idempotency_key, reply_id FROM orbit_idempotency_keys
 WHERE state = sqlc.arg(state) AND expires_at <= sqlc.arg(due_at)
 ORDER BY expires_at LIMIT ?;
-
--- name: LookupKey :one
--- Error 3572 means that a try holds the key; an absent key locks nothing.
-SELECT * FROM orbit_idempotency_keys
-WHERE namespace_id = ? AND scope = ? AND idempotency_key = ?
-FOR SHARE NOWAIT;
 
 -- name: ExpireKeys :execrows
 -- done → expired, once their time is past; the tombstones refuse the keys from then on.

@@ -2,8 +2,6 @@ package platform
 
 import (
 	"context"
-	"database/sql"
-	"errors"
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
@@ -24,16 +22,18 @@ func (s *Service) LookupIdempotencyKey(ctx context.Context, params api.LookupIde
 	if f := CheckKey(params.Key); f != nil {
 		return nil, f
 	}
-	row, err := platformdb.New(s.Lane.DB).LookupKey(ctx, platformdb.LookupKeyParams{
-		NamespaceID: caller.NamespaceID, Scope: ScopeOf(caller, params.Operation, path).hash(), IdempotencyKey: params.Key})
+	var found Keys
+	err = found.Ask(ScopeOf(caller, params.Operation, path), []string{params.Key})(ctx, s.Lane.DB)
 	switch {
 	case dbtx.IsLockedNow(err):
 		return &api.IdempotencyKey{State: api.IdempotencyKeyStateInProgress}, nil
-	case errors.Is(err, sql.ErrNoRows):
-		return &api.IdempotencyKey{State: api.IdempotencyKeyStateUnknown}, nil
 	case err != nil:
 		return nil, err
-	case row.State == orbit.KeyVoid:
+	case len(found.rows) == 0:
+		return &api.IdempotencyKey{State: api.IdempotencyKeyStateUnknown}, nil
+	}
+	row := found.rows[0]
+	if row.State == orbit.KeyVoid {
 		return &api.IdempotencyKey{State: api.IdempotencyKeyStateVoid}, nil
 	}
 	if seen, err := s.seesResource(ctx, caller, row); err != nil || !seen {

@@ -60,7 +60,7 @@ func createQueue(ctx context.Context, tx *dbtx.Tx, c platform.Caller, queue puls
 	emit(tx, queue.NamespaceID, c.ActorID.Null(), kindQueue, queue.ID, queue.Revision, "queue.created", facts{"name": queue.Name})
 	err = platform.Audit(ctx, tx, c, platform.Act{Action: "createQueue", TargetKind: kindQueue, TargetID: queue.ID, Detail: map[string]any{"name": queue.Name}})
 	view := viewQueue(queue, false)
-	return platform.Reply{Status: 201, ETag: queueTag(queue.Revision), Body: encode(&view)}, err
+	return platform.Reply{Status: 201, ETag: revisionTag(queue.Revision), Body: encode(&view)}, err
 }
 
 // checkQueueName: letters, digits and . _ : / - are checked by the schema. A name that reads as an id is refused, because

@@ -23,5 +23,5 @@ func (s *Service) GetQueue(ctx context.Context, params api.GetQueueParams) (*api
 	if err != nil {
 		return nil, err
 	}
-	return &api.QueueHeaders{ETag: queueTag(queue.Revision), Response: viewQueue(queue, gate.State == orbit.GateClosed)}, nil
+	return &api.QueueHeaders{ETag: revisionTag(queue.Revision), Response: viewQueue(queue, gate.State == orbit.GateClosed)}, nil
 }

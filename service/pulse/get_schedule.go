@@ -18,5 +18,5 @@ func (s *Service) GetSchedule(ctx context.Context, params api.GetScheduleParams)
 		return nil, err
 	}
 	view, err := viewSchedule(row.PulseSchedule, row.PulseScheduleVersion)
-	return &api.ScheduleHeaders{ETag: queueTag(row.PulseSchedule.Revision), Response: view}, err
+	return &api.ScheduleHeaders{ETag: revisionTag(row.PulseSchedule.Revision), Response: view}, err
 }

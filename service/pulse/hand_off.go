@@ -9,6 +9,7 @@ import (
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/batch"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 )
 
@@ -50,7 +51,7 @@ func (h *handOff) prepare(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, tasks [
 	var claims []*claimCall
 	var calls []*workerCall
 	for queueID, n := range due {
-		for _, p := range h.service.waiters.take(queueKey{ns, queueID}, n) {
+		for _, p := range h.service.waiters.take(batch.Queue{NamespaceID: ns, ID: queueID}, n) {
 			h.polls = append(h.polls, p)
 			byQueue[queueID] = append(byQueue[queueID], p.call)
 			claims, calls = append(claims, p.call), append(calls, &p.call.workerCall)
@@ -84,10 +85,9 @@ func (h *handOff) prepare(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, tasks [
 	if err != nil {
 		return offering{}, err
 	}
+	open := admitted(claims) // one that is not looks for itself, and is told why
 	for queueID, claims := range byQueue {
-		byQueue[queueID] = slices.DeleteFunc(claims, func(c *claimCall) bool {
-			return c.err != nil || c.again || c.superseded || c.seq <= c.head.AbandonedClaim
-		})
+		byQueue[queueID] = slices.DeleteFunc(claims, func(c *claimCall) bool { return !slices.Contains(open, c) })
 		if waits[queueID] || gates.closedForQueue(queueID) {
 			delete(byQueue, queueID)
 		}

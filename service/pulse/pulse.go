@@ -65,7 +65,7 @@ func New(s Service) *Service {
 	}}
 	s.claims = &combine.Combiner[*claimCall]{Patience: patience, Run: s.claimTogether}
 	s.starts = newWorkerOp(&s, "startAttempts", waitsAlone, s.start)
-	s.starts.starts = true
+	s.starts.gated = true
 	s.beats = newWorkerOp(&s, "heartbeatAttempts", comesAgain, s.beat)
 	s.finishes = newWorkerOp(&s, "finishAttempts", waitsAlone, s.finish)
 	s.releases = newWorkerOp(&s, "releaseAttempts", waitsAlone, s.release)

@@ -7,6 +7,7 @@ import (
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
 	"github.com/orbit-run/orbit/gen/db/pulsedb"
+	"github.com/orbit-run/orbit/service/internal/batch"
 	"github.com/orbit-run/orbit/service/internal/body"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/platform"
@@ -54,7 +55,10 @@ func (s *Service) setQueueGate(ctx context.Context, tx *dbtx.Tx, c platform.Call
 	more := int32(1)
 	if m.to == orbit.GateOpen {
 		more = -1
-		tx.OnCommit(func() { s.announce(queueKey{queue.NamespaceID, queue.ID}, txRows); s.due.blocked.In(0) })
+		tx.OnCommit(func() {
+			s.announce(batch.Queue{NamespaceID: queue.NamespaceID, ID: queue.ID}, txRows)
+			s.due.blocked.In(0)
+		})
 	}
 	n, err := q.CountClosedGates(ctx, pulsedb.CountClosedGatesParams{More: more, NamespaceID: queue.NamespaceID})
 	if err := dbtx.Swapped(n, err); err != nil {

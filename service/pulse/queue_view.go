@@ -37,8 +37,8 @@ func requireQueue(ctx context.Context, q *pulsedb.Queries, c platform.Caller, qu
 	return err
 }
 
-// queueTag is the strong tag of a queue: its revision. The gate has a version of its own.
-func queueTag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
+// revisionTag is the strong tag of what has a revision. The gate of a queue has a version of its own.
+func revisionTag(revision int64) string { return strconv.Quote(strconv.FormatInt(revision, 10)) }
 
 func viewQueue(r pulsedb.PulseQueue, paused bool) api.Queue {
 	return api.Queue{

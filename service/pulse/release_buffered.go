@@ -57,13 +57,9 @@ func (s *Service) beginWaiting(ctx context.Context, tx *dbtx.Tx, ns orbit.ID, sc
 	if err != nil || len(rows) == 0 {
 		return 0, err
 	}
-	live, err := q.ListLiveOccurrences(ctx, pulsedb.ListLiveOccurrencesParams{NamespaceID: ns, ScheduleIds: nullIDs(scheduleIDs)})
+	busy, err := busySchedules(ctx, q, ns, scheduleIDs)
 	if err != nil {
 		return 0, err
-	}
-	busy := map[orbit.ID]bool{}
-	for _, r := range live {
-		busy[r.ScheduleID] = true
 	}
 	begun := 0
 	for _, r := range rows {
@@ -141,13 +137,9 @@ func (s *Service) ReleaseBuffered(ctx context.Context) (int, error) {
 
 // releaseIdle looks first, without locks, which schedules have nothing running: the others need not be held.
 func (s *Service) releaseIdle(ctx context.Context, ns orbit.ID, ids []orbit.ID) (int, error) {
-	live, err := pulsedb.New(s.Batch.DB).ListLiveOccurrences(ctx, pulsedb.ListLiveOccurrencesParams{NamespaceID: ns, ScheduleIds: nullIDs(ids)})
+	busy, err := busySchedules(ctx, s.reads(), ns, ids)
 	if err != nil {
 		return 0, err
-	}
-	busy := map[orbit.ID]bool{}
-	for _, r := range live {
-		busy[r.ScheduleID] = true
 	}
 	var idle []orbit.ID
 	for _, id := range ids {
@@ -164,4 +156,14 @@ func (s *Service) releaseIdle(ctx context.Context, ns orbit.ID, ids []orbit.ID) 
 		return err
 	})
 	return begun, err
+}
+
+// busySchedules tells which schedules have a task that has not ended.
+func busySchedules(ctx context.Context, q *pulsedb.Queries, ns orbit.ID, ids []orbit.ID) (map[orbit.ID]bool, error) {
+	live, err := q.ListLiveOccurrences(ctx, pulsedb.ListLiveOccurrencesParams{NamespaceID: ns, ScheduleIds: nullIDs(ids)})
+	busy := map[orbit.ID]bool{}
+	for _, r := range live {
+		busy[r.ScheduleID] = true
+	}
+	return busy, err
 }

@@ -42,7 +42,7 @@ func viewSchedule(s pulsedb.PulseSchedule, v pulsedb.PulseScheduleVersion) (api.
 // scheduleReply is the reply of a change of a schedule.
 func scheduleReply(status int, s pulsedb.PulseSchedule, v pulsedb.PulseScheduleVersion) (platform.Reply, error) {
 	view, err := viewSchedule(s, v)
-	return platform.Reply{Status: status, ETag: queueTag(s.Revision), Body: encode(&view)}, err
+	return platform.Reply{Status: status, ETag: revisionTag(s.Revision), Body: encode(&view)}, err
 }
 
 func viewScheduleVersion(v pulsedb.PulseScheduleVersion) (api.ScheduleVersion, error) {

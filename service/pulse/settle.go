@@ -215,7 +215,7 @@ func (s *Service) insertWorkingRows(tx *dbtx.Tx, ns orbit.ID, rows []workingRow)
 		return err
 	}
 	for queueID, n := range readies {
-		tx.OnCommit(func() { s.announce(queueKey{ns, queueID}, n) })
+		tx.OnCommit(func() { s.announce(batch.Queue{NamespaceID: ns, ID: queueID}, n) })
 	}
 	if len(scheduled) > 0 {
 		tx.OnCommit(func() { wakeAt(s.due.scheduled, tx.Now, first) })

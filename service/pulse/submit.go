@@ -2,7 +2,6 @@ package pulse
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"maps"
 	"slices"
@@ -88,7 +87,7 @@ func (s *Service) submitAlone(ctx context.Context, c *submitCall) {
 		if err := tx.Ask(ctx, group.questions(held)...); err != nil {
 			return err
 		}
-		return s.accept(ctx, tx, group, held, s.newHandOff(tx))
+		return s.accept(ctx, tx, []*submitGroup{group}, held)
 	})
 	if err != nil {
 		c.err = err
@@ -118,13 +117,7 @@ func (s *Service) submitFirst(calls []*submitCall) {
 		first = append(first, g.questions(platform.GivesUp)...)
 	}
 	err := s.Batch.Run(context.Background(), submitOperation, func(ctx context.Context, tx *dbtx.Tx) error {
-		h := s.newHandOff(tx)
-		for _, g := range groups {
-			if err := s.accept(ctx, tx, g, platform.GivesUp, h); err != nil {
-				return err
-			}
-		}
-		return nil
+		return s.accept(ctx, tx, groups, platform.GivesUp)
 	}, first...)
 	if err == nil {
 		return
@@ -148,12 +141,17 @@ func (s *Service) submitFirst(calls []*submitCall) {
 	}
 }
 
-// submitGroup is the calls of one caller in a transaction, and what is read for them with its opening.
+// submitGroup is the calls of one caller in a transaction, what is read for them with its opening, and what is to be written.
 type submitGroup struct {
 	caller platform.Caller
 	calls  []*submitCall
 	queues queueLook
 	keys   platform.Keys
+
+	kept    []platform.Try // with replies and tasks, one each
+	replies []platform.Reply
+	tasks   []newTask
+	refused string // a key that was reserved and is given back
 }
 
 // byCaller groups calls, in one order, so that two batches cannot deadlock.
@@ -221,19 +219,45 @@ func distinctKeys(calls []*submitCall) (first []*submitCall, repeats map[*submit
 	return first, repeats
 }
 
-// accept does the submissions of one caller, in the transaction's steps:
+// accept does the submissions of callers of one namespace, in the transaction's steps:
 //  1. the queues, read as they are now: one that the caller does not see refuses its items before any replay;
 //  2. the keys: repeats are answered and not acted on. A key that is waited for is reserved here; the others are taken in step 4, since what is
 //     done till then touches nobody else's rows;
 //  3. the polls that take tasks at once;
-//  4. keys, tasks, attempts or working rows, deadlines, receipts, events.
-func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held platform.WhenHeld, h *handOff) error {
-	c, calls := g.caller, g.calls
-	queues := g.queues.seen(c)
+//  4. keys, tasks, receipts, deadlines, attempts or working rows, events.
+func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, groups []*submitGroup, held platform.WhenHeld) error {
+	ns := groups[0].caller.NamespaceID
+	var tasks []newTask
+	for _, g := range groups {
+		if err := s.judgeSubmits(ctx, tx, g, held); err != nil {
+			return err
+		}
+		tasks = append(tasks, g.tasks...)
+	}
+	offering, err := s.newHandOff(tx).prepare(ctx, tx, ns, tasks)
+	if err != nil {
+		return err
+	}
+	for _, g := range groups {
+		if err := s.writeSubmits(ctx, tx, g, held); err != nil {
+			return err
+		}
+	}
+	attempts, rest := offering.hand(tx, ns, tasks)
+	if err := batch.Insert(tx, pulsedb.InsertAttempt, attempts); err != nil {
+		return err
+	}
+	return s.insertWorkingRows(tx, ns, workingRows(rest))
+}
+
+// judgeSubmits answers the calls of a group, and says what is to be written for them.
+func (s *Service) judgeSubmits(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held platform.WhenHeld) error {
+	g.kept, g.replies, g.tasks, g.refused = nil, nil, nil, ""
+	queues := g.queues.seen(g.caller)
 	var judged []*submitCall
 	var tries []platform.Try
 	queueOf := map[*submitCall]*pulsedb.PulseQueue{}
-	for i, call := range calls {
+	for i, call := range g.calls {
 		call.taskID, call.reply, call.err = orbit.ID{}, platform.Reply{}, nil
 		if queues[i] == nil {
 			call.err = fault.Missing("queue")
@@ -247,14 +271,10 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held 
 	if len(tries) == 0 {
 		return nil
 	}
-	scope := g.scope()
 	verdicts, err := s.judgeKeys(ctx, tx, g, tries, held)
 	if err != nil {
 		return err
 	}
-	var kept []platform.Try
-	var replies []platform.Reply
-	var tasks []newTask
 	for k, call := range judged {
 		switch v := verdicts[k]; {
 		case v.Fault != nil:
@@ -264,37 +284,31 @@ func (s *Service) accept(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held 
 		default:
 			task, f := makeTask(tx.Now, tries[k].ResourceID, call, queueOf[call])
 			if f != nil {
-				call.err = f
+				call.err, g.refused = f, call.try.Key
 				continue
 			}
 			call.reply, call.taskID = platform.Reply{Status: 201, Body: task.receipt(tx.Now)}, task.id
-			tasks, kept, replies = append(tasks, task), append(kept, tries[k]), append(replies, call.reply)
+			g.tasks, g.kept, g.replies = append(g.tasks, task), append(g.kept, tries[k]), append(g.replies, call.reply)
 		}
 	}
-	offering, err := h.prepare(ctx, tx, c.NamespaceID, tasks)
-	if err != nil {
-		return err
-	}
+	return nil
+}
+
+// writeSubmits collects keys, tasks and replies of a group.
+func (s *Service) writeSubmits(ctx context.Context, tx *dbtx.Tx, g *submitGroup, held platform.WhenHeld) (err error) {
 	switch {
 	case held == platform.GivesUp:
-		err = s.Platform.TakeKeys(tx, scope, kept)
-	case verdicts[0].First && len(kept) == 0:
-		err = s.Platform.ForgetKey(ctx, tx, scope, tries[0].Key)
+		err = s.Platform.TakeKeys(tx, g.scope(), g.kept)
+	case g.refused != "":
+		err = s.Platform.ForgetKey(ctx, tx, g.scope(), g.refused)
 	}
 	if err != nil {
 		return err
 	}
-	if err := s.writeTasks(tx, c, tasks); err != nil {
+	if err := s.writeTasks(tx, g.caller, g.tasks); err != nil {
 		return err
 	}
-	attempts, rest := offering.hand(tx, c.NamespaceID, tasks)
-	if err := batch.Insert(tx, pulsedb.InsertAttempt, attempts); err != nil {
-		return err
-	}
-	if err := s.insertWorkingRows(tx, c.NamespaceID, workingRows(rest)); err != nil {
-		return err
-	}
-	return s.Platform.KeepReplies(tx, scope, kept, replies)
+	return s.Platform.KeepReplies(tx, g.scope(), g.kept, g.replies)
 }
 
 func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, g *submitGroup, tries []platform.Try, held platform.WhenHeld) ([]platform.Verdict, error) {
@@ -303,109 +317,6 @@ func (s *Service) judgeKeys(ctx context.Context, tx *dbtx.Tx, g *submitGroup, tr
 	}
 	verdict, err := s.Platform.ReserveKey(ctx, tx, g.scope(), &tries[0], held)
 	return []platform.Verdict{verdict}, err
-}
-
-// newTask is a task as it is accepted.
-type newTask struct {
-	id       orbit.ID
-	queue    *pulsedb.PulseQueue
-	req      *api.SubmitTaskRequest
-	trace    propagation.MapCarrier
-	priority uint8
-	runAt    time.Time
-	rankUs   int64
-	deadline *time.Time
-	budget   uint32
-
-	originKind string // empty for a submission
-	originID   orbit.NullID
-}
-
-// payload is the JSON text that is stored.
-func (t newTask) payload() string {
-	if len(t.req.Payload) == 0 {
-		return "null"
-	}
-	return string(t.req.Payload)
-}
-
-// isReady tells that it may be offered now.
-func (t newTask) isReady(now time.Time) bool { return !t.runAt.After(now) }
-
-// toOffer is the task as ListTasksToOffer would read it.
-func (t newTask) toOffer() pulsedb.ListTasksToOfferRow {
-	payload := t.payload()
-	return pulsedb.ListTasksToOfferRow{
-		ID: t.id, Type: t.req.Type, InlinePayload: payload, PayloadBytes: int64(len(payload)), PayloadVersion: uint32(t.req.PayloadVersion.Or(0)),
-		RunAt: t.runAt, DeadlineAt: t.deadline, TraceParent: t.trace.Get("traceparent"), TraceState: t.trace.Get("tracestate"),
-		LeaseMs: t.queue.LeaseMs, OfferTimeoutMs: t.queue.OfferTimeoutMs, OneStep: t.queue.OneStep,
-	}
-}
-
-// makeTask settles what the request leaves open by the database's clock. A run_at in the past stands, but gives no place before
-// tasks that were ready earlier.
-func makeTask(now time.Time, id orbit.ID, c *submitCall, queue *pulsedb.PulseQueue) (newTask, *fault.Fault) {
-	r := c.req
-	t := newTask{id: id, queue: queue, req: r, trace: c.trace, priority: uint8(r.Priority.Or(5)), runAt: now, budget: uint32(r.MaxAttempts.Or(int(queue.MaxAttempts)))}
-	switch {
-	case r.RunAt.Set:
-		t.runAt = r.RunAt.Value.UTC().Truncate(time.Microsecond)
-	case r.DelayMs.Set:
-		t.runAt = now.Add(time.Duration(r.DelayMs.Value) * time.Millisecond)
-	}
-	if !storable(t.runAt) {
-		return t, fault.Invalid("/delay_ms", "out_of_range", "the delay leads past the year 9999")
-	}
-	t.rankUs = max(t.runAt.UnixMicro(), now.UnixMicro())
-	if r.DeadlineAt.Set {
-		at := r.DeadlineAt.Value.UTC().Truncate(time.Microsecond)
-		if !at.After(t.runAt) || !at.After(now) {
-			return t, deadlineFault()
-		}
-		t.deadline = &at
-	}
-	return t, nil
-}
-
-// receipt is the bytes of the acceptance receipt, stored and sent as they are.
-func (t newTask) receipt(now time.Time) []byte {
-	r := api.AcceptanceReceipt{TaskID: t.id, QueueID: t.queue.ID, Type: t.req.Type, AcceptedAt: now, RunAt: t.runAt}
-	return encode(&r)
-}
-
-// receiptTask reads the task out of a stored receipt.
-func receiptTask(body []byte) orbit.ID {
-	var r struct {
-		TaskID orbit.ID `json:"task_id"`
-	}
-	_ = json.Unmarshal(body, &r)
-	return r.TaskID
-}
-
-// writeTasks collects new tasks; where they wait, or who has them, is for the caller to add.
-func (s *Service) writeTasks(tx *dbtx.Tx, c platform.Caller, tasks []newTask) error {
-	rows := make([][]any, 0, len(tasks))
-	var deadlines [][]any
-	for _, t := range tasks {
-		rows = append(rows, []any{c.NamespaceID, t.id, t.queue.ID, t.req.Type, t.payload(), t.req.PayloadVersion.Or(0), t.priority, t.rankUs, t.runAt, t.deadline, t.budget,
-			t.trace.Get("traceparent"), t.trace.Get("tracestate"), c.ActorID, t.originKind, t.originID, tx.Now, tx.Now})
-		if t.deadline != nil {
-			deadlines = append(deadlines, []any{*t.deadline, c.NamespaceID, t.id})
-		}
-		emit(tx, c.NamespaceID, c.ActorID.Null(), kindTask, t.id, 1, "task.accepted", facts{"queue_id": t.queue.ID, "type": t.req.Type, "run_at": t.runAt})
-	}
-	if err := batch.Insert(tx, pulsedb.InsertTask, rows); err != nil {
-		return err
-	}
-	return batch.Insert(tx, pulsedb.InsertDeadline, deadlines)
-}
-
-func workingRows(tasks []newTask) []workingRow {
-	rows := make([]workingRow, len(tasks))
-	for i, t := range tasks {
-		rows[i] = workingRow{taskID: t.id, queueID: t.queue.ID, priority: t.priority, rankUs: t.rankUs, runAt: t.runAt}
-	}
-	return rows
 }
 
 // encode gives the JSON of a generated type.

@@ -25,11 +25,11 @@ const (
 
 // workerOp is an operation on attempts, written once for a batch of calls: concurrent calls of a namespace share a transaction.
 type workerOp struct {
-	name   string
-	held   whenHeld
-	starts bool // it may start something, and so shares the root gate
-	judge  judgeItems
-	calls  combine.Combiner[*workerCall]
+	name  string
+	held  whenHeld
+	gated bool // it may start something, and so shares the root gate
+	judge judgeItems
+	calls combine.Combiner[*workerCall]
 }
 
 // judgeItems answers the items of a batch, in a transaction in which their attempts are held.
@@ -95,7 +95,7 @@ func (b *workerBatch) run(ctx context.Context, pool *dbtx.Pool, op *workerOp) er
 		}
 	}
 	questions := []dbtx.Question{
-		askHeads(b.ns, b.calls, &b.heads), askRootGate(b.ns, op.starts || anyStarts(claims), &b.root), b.front.ask(b.ns, claims), b.askAttempts,
+		askHeads(b.ns, b.calls, &b.heads), askRootGate(b.ns, op.gated || anyStarts(claims), &b.root), b.front.ask(b.ns, claims), b.askAttempts,
 	}
 	return pool.Run(ctx, op.name, func(ctx context.Context, tx *dbtx.Tx) error {
 		reset(b.calls, b.items)

@@ -30,14 +30,14 @@ func (s *Service) UpdateQueue(ctx context.Context, req *api.UpdateQueueRequest, 
 		if err != nil {
 			return err
 		}
-		if err := want.check(queueTag(queue.Revision)); err != nil {
+		if err := want.check(revisionTag(queue.Revision)); err != nil {
 			return err
 		}
 		if err := updateQueue(ctx, tx, caller, &queue, req); err != nil {
 			return err
 		}
 		gate, err := queueGate(ctx, q, queue)
-		reply = api.QueueHeaders{ETag: queueTag(queue.Revision), Response: viewQueue(queue, gate.State == orbit.GateClosed)}
+		reply = api.QueueHeaders{ETag: revisionTag(queue.Revision), Response: viewQueue(queue, gate.State == orbit.GateClosed)}
 		return err
 	})
 	if err != nil {

@@ -37,14 +37,14 @@ func (s *Service) UpdateSchedule(ctx context.Context, req *api.UpdateScheduleReq
 		if err != nil {
 			return err
 		}
-		if err := want.check(queueTag(h.Revision)); err != nil {
+		if err := want.check(revisionTag(h.Revision)); err != nil {
 			return err
 		}
 		if err := s.publishVersion(ctx, tx, caller, h, d); err != nil {
 			return err
 		}
 		view, err := viewSchedule(h.PulseSchedule, h.version)
-		reply = api.ScheduleHeaders{ETag: queueTag(h.Revision), Response: view}
+		reply = api.ScheduleHeaders{ETag: revisionTag(h.Revision), Response: view}
 		return err
 	})
 	if err != nil {

@@ -11,32 +11,30 @@ import (
 	"github.com/orbit-run/orbit/service/internal/loop"
 )
 
-type queueKey struct{ namespaceID, queueID orbit.ID }
-
 // waiters are the long polls of this replica. A wake-up is a hint: a claim that follows it may find nothing, and a poll that gets none finds
 // its task by the peek of the backstop.
 type waiters struct {
 	mu       sync.Mutex
-	byQueue  map[queueKey]map[*poll]struct{}
+	byQueue  map[batch.Queue]map[*poll]struct{}
 	drained  chan struct{}
 	draining sync.Once
 	// peek has the backstop look: after a hint, since where one came others may have been lost.
 	peek *loop.Alarm
 	// empty is when the backstop found nothing in a queue, for queues without a hint since. Hinted collects the queues with hints while it
 	// looks, and is nil otherwise.
-	empty  map[queueKey]time.Time
-	hinted map[queueKey]bool
+	empty  map[batch.Queue]time.Time
+	hinted map[batch.Queue]bool
 }
 
 func newWaiters() *waiters {
-	return &waiters{byQueue: map[queueKey]map[*poll]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm(),
-		empty: map[queueKey]time.Time{}}
+	return &waiters{byQueue: map[batch.Queue]map[*poll]struct{}{}, drained: make(chan struct{}), peek: loop.NewAlarm(),
+		empty: map[batch.Queue]time.Time{}}
 }
 
 // poll is a claim that waits. While it is parked somebody who has a task for it may take it, exclusively, and settle it with offers.
 type poll struct {
 	call    *claimCall
-	queues  []queueKey
+	queues  []batch.Queue
 	gone    <-chan struct{} // closed when its caller is
 	wake    chan struct{}   // gets one wake-up at a time
 	settled chan struct{}   // gets one when who took it is done with it; empty while it is parked
@@ -58,7 +56,7 @@ func (w *waiters) wait(ctx context.Context, call *claimCall) *poll {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, id := range call.queues {
-		k := queueKey{call.caller.NamespaceID, id}
+		k := batch.Queue{NamespaceID: call.caller.NamespaceID, ID: id}
 		p.queues = append(p.queues, k)
 		if w.byQueue[k] == nil {
 			w.byQueue[k] = map[*poll]struct{}{}
@@ -92,7 +90,7 @@ func (w *waiters) unpark(p *poll) {
 }
 
 // take gives up to n parked polls of a queue to the caller, who settles each.
-func (w *waiters) take(k queueKey, n int) (polls []*poll) {
+func (w *waiters) take(k batch.Queue, n int) (polls []*poll) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for p := range w.byQueue[k] {
@@ -132,7 +130,7 @@ func (w *waiters) leave(p *poll) {
 }
 
 // notify wakes up to n polls of a queue, and gives for how many of the n there was none to wake.
-func (w *waiters) notify(k queueKey, n int) (left int) {
+func (w *waiters) notify(k batch.Queue, n int) (left int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	delete(w.empty, k)
@@ -160,10 +158,10 @@ func (w *waiters) notify(k queueKey, n int) (left int) {
 func (w *waiters) beginPeek() []batch.Queue {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.hinted = map[queueKey]bool{}
+	w.hinted = map[batch.Queue]bool{}
 	queues := make([]batch.Queue, 0, len(w.byQueue))
 	for k := range w.byQueue {
-		queues = append(queues, batch.Queue{NamespaceID: k.namespaceID, ID: k.queueID})
+		queues = append(queues, k)
 	}
 	return queues
 }
@@ -171,7 +169,7 @@ func (w *waiters) beginPeek() []batch.Queue {
 // endPeek takes what was found in queues that beginPeek listed. Those without a task are known to be empty, for a while and until a hint comes.
 func (w *waiters) endPeek(looked, claimable []batch.Queue, begin time.Time) {
 	for _, q := range claimable {
-		w.notify(queueKey{q.NamespaceID, q.ID}, txRows)
+		w.notify(q, txRows)
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -181,8 +179,8 @@ func (w *waiters) endPeek(looked, claimable []batch.Queue, begin time.Time) {
 		}
 	}
 	for _, q := range looked {
-		if k := (queueKey{q.NamespaceID, q.ID}); !w.hinted[k] {
-			w.empty[k] = begin
+		if !w.hinted[q] {
+			w.empty[q] = begin
 		}
 	}
 }
@@ -195,7 +193,7 @@ func (w *waiters) donePeek() {
 
 // knowEmpty reports whether a poll that waits for these queues already needs no look of its own: the backstop has just looked, and a
 // hint that came since would have been seen.
-func (w *waiters) knowEmpty(keys []queueKey) bool {
+func (w *waiters) knowEmpty(keys []batch.Queue) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, k := range keys {
@@ -242,13 +240,13 @@ func (s *Service) WakeWaiters(ctx context.Context) (int, error) {
 }
 
 // announce tells waiting claims that n tasks of a queue became ready: those of this replica, and for as many as are left those of others.
-func (s *Service) announce(k queueKey, n int) {
+func (s *Service) announce(k batch.Queue, n int) {
 	if left := s.waiters.notify(k, n); left > 0 && s.Nudge != nil {
-		s.Nudge(k.namespaceID, k.queueID, left)
+		s.Nudge(k.NamespaceID, k.ID, left)
 	}
 }
 
 // Nudged wakes up to n polls of this replica that wait for a queue: another replica said that tasks became ready.
 func (s *Service) Nudged(namespaceID, queueID orbit.ID, n int) {
-	s.waiters.notify(queueKey{namespaceID, queueID}, n)
+	s.waiters.notify(batch.Queue{NamespaceID: namespaceID, ID: queueID}, n)
 }

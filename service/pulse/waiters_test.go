@@ -10,18 +10,19 @@ import (
 
 	"github.com/orbit-run/orbit"
 	"github.com/orbit-run/orbit/gen/api"
+	"github.com/orbit-run/orbit/service/internal/batch"
 	"github.com/orbit-run/orbit/service/internal/dbtx"
 	"github.com/orbit-run/orbit/service/platform"
 )
 
-var waitedQueue = queueKey{orbit.ID{1}, orbit.ID{2}}
+var waitedQueue = batch.Queue{NamespaceID: orbit.ID{1}, ID: orbit.ID{2}}
 
 // parkedPoll is a poll that waits for the queues, or the queue that tests wait for.
 func parkedPoll(ctx context.Context, w *waiters, queues ...orbit.ID) *poll {
 	if len(queues) == 0 {
-		queues = []orbit.ID{waitedQueue.queueID}
+		queues = []orbit.ID{waitedQueue.ID}
 	}
-	c := &claimCall{workerCall: workerCall{caller: platform.Caller{NamespaceID: waitedQueue.namespaceID}}, queues: queues, limit: 1}
+	c := &claimCall{workerCall: workerCall{caller: platform.Caller{NamespaceID: waitedQueue.NamespaceID}}, queues: queues, limit: 1}
 	p := w.wait(ctx, c)
 	w.park(p)
 	return p
@@ -29,8 +30,8 @@ func parkedPoll(ctx context.Context, w *waiters, queues ...orbit.ID) *poll {
 
 func TestOnlyAParkedPollIsTakenAndByOneAlone(t *testing.T) {
 	w := newWaiters()
-	other := queueKey{waitedQueue.namespaceID, orbit.ID{3}}
-	p := parkedPoll(t.Context(), w, waitedQueue.queueID, other.queueID)
+	other := batch.Queue{NamespaceID: waitedQueue.NamespaceID, ID: orbit.ID{3}}
+	p := parkedPoll(t.Context(), w, waitedQueue.ID, other.ID)
 	if got := w.take(waitedQueue, 5); len(got) != 1 || got[0] != p {
 		t.Fatalf("took %v", got)
 	}
@@ -121,7 +122,7 @@ func TestPollsAndTakersInAnyOrder(t *testing.T) {
 	handed, seen := 0, 0
 	for range 8 {
 		polls.Go(func() {
-			c := &claimCall{workerCall: workerCall{caller: platform.Caller{NamespaceID: waitedQueue.namespaceID}}, queues: []orbit.ID{waitedQueue.queueID}}
+			c := &claimCall{workerCall: workerCall{caller: platform.Caller{NamespaceID: waitedQueue.NamespaceID}}, queues: []orbit.ID{waitedQueue.ID}}
 			p := w.wait(ctx, c)
 			defer w.leave(p)
 			for ctx.Err() == nil {

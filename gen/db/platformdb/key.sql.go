@@ -365,39 +365,6 @@ func (q *Queries) ListReplies(ctx context.Context, arg ListRepliesParams) ([]Orb
 	return items, nil
 }
 
-const LookupKey = `-- name: LookupKey :one
-SELECT namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at FROM orbit_idempotency_keys
-WHERE namespace_id = ? AND scope = ? AND idempotency_key = ?
-FOR SHARE NOWAIT
-`
-
-type LookupKeyParams struct {
-	NamespaceID    orbit.ID
-	Scope          orbit.ID
-	IdempotencyKey string
-}
-
-// Error 3572 means that a try holds the key; an absent key locks nothing.
-func (q *Queries) LookupKey(ctx context.Context, arg LookupKeyParams) (OrbitIdempotencyKey, error) {
-	row := q.db.QueryRowContext(ctx, LookupKey, arg.NamespaceID, arg.Scope, arg.IdempotencyKey)
-	var i OrbitIdempotencyKey
-	err := row.Scan(
-		&i.NamespaceID,
-		&i.Scope,
-		&i.IdempotencyKey,
-		&i.ActorID,
-		&i.Operation,
-		&i.Digest,
-		&i.State,
-		&i.ResourceKind,
-		&i.ResourceID,
-		&i.ReplyID,
-		&i.CreatedAt,
-		&i.ExpiresAt,
-	)
-	return i, err
-}
-
 const ReserveKey = `-- name: ReserveKey :exec
 INSERT INTO orbit_idempotency_keys
   (namespace_id, scope, idempotency_key, actor_id, operation, digest, state, resource_kind, resource_id, reply_id, created_at, expires_at)
@@ -452,7 +419,7 @@ type ShareKeysParams struct {
 	IdempotencyKeys []string
 }
 
-// The keys of a batch as they are, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
+// Keys as they are, for a batch or a look-up, without waiting: error 3572 means that some key of the set is held by a running try; absent keys lock nothing.
 // The hints here and below forbid the scan that a small table would get, which meets the keys of strangers.
 func (q *Queries) ShareKeys(ctx context.Context, arg ShareKeysParams) ([]OrbitIdempotencyKey, error) {
 	query := ShareKeys

@@ -9,15 +9,12 @@ import (
 	"io"
 	"slices"
 	"strings"
+
+	"github.com/orbit-run/orbit/gen/db/platformdb"
 )
 
 // DBTX is the connection of generated queries.
-type DBTX interface {
-	ExecContext(context.Context, string, ...any) (sql.Result, error)
-	PrepareContext(context.Context, string) (*sql.Stmt, error)
-	QueryContext(context.Context, string, ...any) (*sql.Rows, error)
-	QueryRowContext(context.Context, string, ...any) *sql.Row
-}
+type DBTX = platformdb.DBTX
 
 // Question is a read that travels with others in one packet: a call of exactly one generated query on db, which keeps its result. It is called twice,
 // first to learn what it asks, when it gets nothing and its error is ignored, and then to take the answer. A question that calls no query
